@@ -141,8 +141,8 @@ async def _measure(target: str, folder: Path) -> Figures:
 
 
 async def _ours(folder: Path, sparql_store: str = "memory") -> Ask:
-    from copilot_runtime.extensions.knowledge.filter import Filter
     from copilot_runtime.extensions.knowledge.graph import GraphIndex, Pattern, read_options
+    from copilot_runtime.extensions.knowledge.index import Filter
     from copilot_runtime.storage import LocalStorage
 
     graph = GraphIndex(LocalStorage(folder), read_options({"sparql_store": sparql_store}))

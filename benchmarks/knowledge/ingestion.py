@@ -88,7 +88,7 @@ def _run_process(case: str, folder: Path) -> Measurement:
 async def measure(folder: Path) -> Figures:
     """Take in pages, the same again, and again after one of them has changed."""
     from copilot_runtime.extensions.knowledge.ingestion import Ingestion
-    from copilot_runtime.extensions.knowledge.rdf import read_page
+    from copilot_runtime.extensions.knowledge.rdf.page import read_page
     from copilot_runtime.extensions.knowledge.resources import ResourceIndex
     from copilot_runtime.storage import LocalStorage
 

@@ -124,8 +124,8 @@ async def _measure(target: str, folder: Path, rows: Rows) -> Figures:
 
 async def _ours(folder: Path, rows: Rows) -> tuple[Figures, Search]:
     from copilot_runtime.adapters.embeddings import create_embedder
-    from copilot_runtime.extensions.knowledge.filter import Filter
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
+    from copilot_runtime.extensions.knowledge.index import Filter
     from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
     from copilot_runtime.storage.local import LocalStorage
 

@@ -42,7 +42,7 @@ SETTINGS = "copilot_runtime.extensions.settings:Settings"
 VARIABLES = {
     "telemetry": "copilot_runtime.extensions.tracing.variables:TELEMETRY",
     "analyst": "copilot_runtime.extensions.analyst.variables:ANALYST",
-    "knowledge": "copilot_runtime.extensions.knowledge.variables:KNOWLEDGE",
+    "knowledge": "copilot_runtime.extensions.knowledge.settings:KNOWLEDGE",
 }
 """Section → its `SectionVariables`: environment variables of other programs that are read, too."""
 

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
         ResourceEvents,
     )
     from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
-    from copilot_runtime.extensions.knowledge.filter import Filter
     from copilot_runtime.extensions.knowledge.graph.index import GraphIndex
-    from copilot_runtime.extensions.knowledge.graph.options import read_options
+    from copilot_runtime.extensions.knowledge.graph.ontology import read_options
     from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
     from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
-    from copilot_runtime.extensions.knowledge.index import BufferedIndex, Item
+    from copilot_runtime.extensions.knowledge.index import BufferedIndex, Filter, Item
     from copilot_runtime.extensions.knowledge.ingestion import Ingestion, Processor
     from copilot_runtime.extensions.knowledge.knowledge import Knowledge
     from copilot_runtime.extensions.knowledge.memory import Allocation, Memories
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
         conversation_identifier,
         load_policy,
     )
-    from copilot_runtime.extensions.knowledge.rdf import read_page, write_turtle
+    from copilot_runtime.extensions.knowledge.rdf.page import read_page
+    from copilot_runtime.extensions.knowledge.rdf.terms import write_turtle
     from copilot_runtime.extensions.knowledge.resources import (
         Resource,
         ResourceIndex,
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.vectors import VectorIndex
     from copilot_runtime.storage.local import LocalStorage
     from copilot_runtime.storage.memory import MemoryStorage
-    from copilot_runtime.storage.storage import Storage, copy_objects
-    from copilot_runtime.storage.url import open_storage
+    from copilot_runtime.storage.storage import Storage, copy_objects, open_storage
 
 __all__ = [
     "AccessDenied",
@@ -84,7 +83,7 @@ _MODULES = {
     "Allocation": "extensions.knowledge.memory",
     "BufferedIndex": "extensions.knowledge.index",
     "EventFilter": "extensions.knowledge.events",
-    "Filter": "extensions.knowledge.filter",
+    "Filter": "extensions.knowledge.index",
     "GraphIndex": "extensions.knowledge.graph.index",
     "Identifier": "extensions.knowledge.identifiers",
     "Ingestion": "extensions.knowledge.ingestion",
@@ -110,10 +109,10 @@ _MODULES = {
     "draw_ontology": "extensions.knowledge.graph.picture",
     "hash_values": "extensions.knowledge.identifiers",
     "load_policy": "extensions.knowledge.policies",
-    "open_storage": "storage.url",
-    "read_options": "extensions.knowledge.graph.options",
-    "read_page": "extensions.knowledge.rdf",
-    "write_turtle": "extensions.knowledge.rdf",
+    "open_storage": "storage.storage",
+    "read_options": "extensions.knowledge.graph.ontology",
+    "read_page": "extensions.knowledge.rdf.page",
+    "write_turtle": "extensions.knowledge.rdf.terms",
 }
 """The module of each name, below `copilot_runtime`."""
 

@@ -19,8 +19,7 @@ from tests.browser.fake_model import FakeModel, Script, Turn
 from tests.browser.origin import one_origin
 from tests.browser.profile import keep_picture, new_profile
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
-from tests.extensions.knowledge.uploads.chat import CSV, EXE
-from tests.extensions.knowledge.uploads.stored_files import find_files
+from tests.extensions.knowledge.uploads.chat import CSV, EXE, find_files
 
 pytestmark = pytest.mark.anyio
 

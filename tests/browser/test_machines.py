@@ -19,8 +19,7 @@ from tests.browser.fake_model import FakeModel, Turn, running_model
 from tests.browser.profile import keep_picture, new_profile
 from tests.browser.test_react_v2 import Pieces, endless
 from tests.documents import blocks
-from tests.extensions.cluster.balancer import Balancer, balancing
-from tests.extensions.cluster.machines import Machine, running_machines
+from tests.extensions.cluster.machines import Balancer, Machine, balancing, running_machines
 from tests.extensions.cluster.redis_server import redis_server
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.storage.conftest import make_bucket, s3_server

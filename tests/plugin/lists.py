@@ -19,10 +19,8 @@ NIGHTLY_FILES = (
     "extensions/frameworks/crewai/*",
     "extensions/frameworks/langgraph/*",
     "extensions/knowledge/graph/test_worlds.py",
-    "extensions/knowledge/ingestion/test_ingest_beside_a_server.py",
     "extensions/knowledge/ingestion/test_kill.py",
     "extensions/knowledge/ingestion/test_repetition.py",
-    "extensions/knowledge/policies/test_agreement.py",
     "extensions/knowledge/rdf/test_hostile_pages.py",
     "extensions/knowledge/vectors/test_pgvector.py",
     "extensions/mcp/server/test_mcp_pipes.py",
@@ -152,7 +150,6 @@ NIGHTLY_TESTS = {
     "extensions/grpc/test_serve.py": "test_mistakes_are_one_sentence",
     "extensions/guardrails/test_phrases.py": "test_no_text_takes_long_to_be_judged",
     "extensions/knowledge/graph/test_example.py": "test_data_with_a_mistake_do_not_conform",
-    "extensions/knowledge/graph/test_kill.py": "test_the_next_update_completes_what_a_kill_cut_off",
     "extensions/knowledge/graph/test_ontology.py": (
         "test_four_times_as_much_that_is_invented_takes_hardly_more_than_four_times_as_long"
     ),
@@ -173,6 +170,10 @@ NIGHTLY_TESTS = {
         "test_processes_that_append_at_the_same_time_lose_nothing"
     ),
     "extensions/knowledge/policies/test_cedar.py": "test_an_answer_is_asked_for_once",
+    "extensions/knowledge/policies/test_document.py": """
+        test_both_ways_to_judge_say_the_same
+        test_a_rule_of_which_is_said_that_it_never_matters_does_not
+    """,
     "extensions/knowledge/rdf/test_canonical.py": (
         "test_a_circle_that_would_take_minutes_is_refused"
     ),
@@ -180,20 +181,19 @@ NIGHTLY_TESTS = {
         test_an_agent_recalls_what_was_said_in_the_thread_of_its_user
         test_an_agent_finds_what_its_user_may_read
     """,
-    "extensions/knowledge/test_example.py": (
-        "test_the_server_of_the_example_answers_with_a_source_that_opens"
-    ),
-    "extensions/knowledge/test_example_ontology.py": """
+    "extensions/knowledge/test_example.py": """
+        test_the_server_of_the_example_answers_with_a_source_that_opens
         test_the_ontology_accepts_the_data
         test_the_ontology_is_valid_shacl
+        test_each_is_answered_with_a_source_that_opens
     """,
-    "extensions/knowledge/test_make_run.py": "test_each_is_answered_with_a_source_that_opens",
+    "extensions/knowledge/test_kill.py": "test_the_next_update_completes_what_a_kill_cut_off",
     "extensions/knowledge/test_resources.py": "test_a_writer_may_be_killed_at_any_moment",
     "extensions/knowledge/uploads/test_chat_files.py": """
         test_a_name_is_one_line_without_tricks
         test_of_thousands_of_files_as_many_are_taken_in_as_a_thread_may_have
     """,
-    "extensions/knowledge/uploads/test_queue.py": """
+    "extensions/knowledge/uploads/test_threads_gone.py": """
         test_a_file_that_is_deleted_while_it_waits_leaves_the_queue
         test_the_next_file_is_that_of_another_and_of_ones_own_the_smallest
     """,
@@ -327,7 +327,6 @@ PROCESSES = (
     "browser/*",
     "cli/test_cli.py",
     "conformance/test_*.py",
-    "extensions/knowledge/graph/test_kill.py",
     "extensions/knowledge/test_kill.py",
     "extensions/knowledge/vectors/test_kill.py",
     "extensions/operations/test_backup.py",
@@ -398,8 +397,6 @@ SLOW = (
     "extensions/knowledge/test_agents.py",
     "extensions/knowledge/test_commands.py",
     "extensions/knowledge/test_example.py",
-    "extensions/knowledge/test_example_ontology.py",
-    "extensions/knowledge/test_make_run.py",
     "extensions/knowledge/test_resources.py",
     "extensions/knowledge/uploads/test_uploads.py",
     "extensions/operations/test_backup_commands.py",

@@ -63,7 +63,7 @@ async def test_ten_writers_lose_nothing_while_it_is_merged(
 
 WRITER = """
 import asyncio, sys
-from copilot_runtime.storage.url import open_storage
+from copilot_runtime.storage.storage import open_storage
 async def main():
     storage = open_storage(sys.argv[1])
     for number in range(10):

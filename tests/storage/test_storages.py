@@ -1,12 +1,19 @@
 """What holds for every storage."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.storage import MemoryStorage, ObjectChanged, ObjectNotFound, Storage
+from copilot_runtime.storage import (
+    LocalStorage,
+    MemoryStorage,
+    ObjectChanged,
+    ObjectNotFound,
+    Storage,
+)
 from copilot_runtime.storage.jsonlines import (
     JsonLines,
     NewLines,
@@ -15,7 +22,7 @@ from copilot_runtime.storage.jsonlines import (
     salvage_lines,
 )
 from copilot_runtime.storage.s3 import S3Storage
-from copilot_runtime.storage.storage import copy_objects
+from copilot_runtime.storage.storage import copy_objects, open_storage
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -292,3 +299,35 @@ async def test_a_line_that_a_crash_has_torn_costs_no_other(storage: Storage) -> 
     await lines.append(encode_lines([{"c": 3}]))
     assert read_values(await lines.read_new()) == [{"c": 3}]
     assert read_values(await JsonLines(storage, "log.jsonl").read_new()) == [{"a": 1}, {"c": 3}]
+
+
+def test_an_address_names_a_storage(tmp_path: Path) -> None:
+    local = open_storage(f"local:{tmp_path}/a?fsync=never")
+    assert isinstance(local, LocalStorage)
+    assert local.root == tmp_path / "a"
+    assert isinstance(open_storage("memory"), MemoryStorage)
+    bucket = open_storage("s3://bucket/a%20b/?region=eu-west-1&endpoint=https://minio.example")
+    assert isinstance(bucket, S3Storage)
+    assert (bucket.bucket, bucket.prefix) == ("bucket", "a b")
+
+
+@in_one_test(
+    ("address", "message"),
+    [
+        ("", "The storage '' has no kind"),
+        (":x", "has no kind"),
+        ("disk:/x", "No storage named 'disk'. Known: local, memory, s3"),
+        ("local:", "names no path"),
+        ("local:x?fsync=often", "'often' is none of always, batch, never"),
+        ("local:x?sync=always", "has a parameter 'sync' that it does not know"),
+        ("memory:x", "'memory' has no address"),
+        ("s3:bucket", "names no bucket"),
+        ("s3:///prefix", "names no bucket"),
+        ("s3://bucket?regoin=x", "has a parameter 'regoin'"),
+        ("s3://bucket?endpoint=minio:9000", "is no address of a server"),
+    ],
+)
+def test_an_address_that_names_none_is_refused(address: str, message: str) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        open_storage(address)
+    assert message in caught.value.message

@@ -16,7 +16,7 @@ from copilot_runtime.base.jsonvalue import JsonObject, require_object
 from copilot_runtime.extensions.analyst.results import Chart
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.storage import ObjectNotFound, Storage
-from copilot_runtime.storage.url import open_storage
+from copilot_runtime.storage.storage import open_storage
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 

@@ -15,7 +15,7 @@ from copilot_runtime.cli.output import JsonOption
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.cli.knowledge import ActorOption, PrefixOption, make_actor
+from copilot_runtime.extensions.knowledge.cli import ActorOption, PrefixOption, make_actor
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:

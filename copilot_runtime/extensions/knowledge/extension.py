@@ -13,8 +13,7 @@ from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.settings import CoreSettings
-from copilot_runtime.extensions.knowledge.build import build_knowledge, connect_knowledge
-from copilot_runtime.extensions.knowledge.changes import CHANGED
+from copilot_runtime.extensions.knowledge.build import CHANGED, build_knowledge, connect_knowledge
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.threads.store import ThreadKey, ThreadStore
 from copilot_runtime.transports.auth import Authenticator
@@ -111,7 +110,7 @@ class KnowledgeExtension(Extension):
         if not chosen.knowledge.address:
             return 0
         from copilot_runtime.extensions.knowledge import Knowledge
-        from copilot_runtime.extensions.knowledge.cli.knowledge import keep_events
+        from copilot_runtime.extensions.knowledge.cli import keep_events
 
         section = chosen.knowledge.model_copy(update={"sources": ()})
         async with aclosing(Knowledge(settings=section)) as knowledge:

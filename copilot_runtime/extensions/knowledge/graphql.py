@@ -5,7 +5,6 @@ imported.
 """
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import strawberry
@@ -15,9 +14,11 @@ from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.events import EventFilter
-from copilot_runtime.extensions.knowledge.identifiers import strip_namespace
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
-from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, check_conversation
+from copilot_runtime.extensions.knowledge.policies.ownership import (
+    admit_stranger,
+    check_conversation,
+)
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.schema import CopilotInfo
@@ -411,15 +412,9 @@ def _ask(context: Context, thread_id: str = "") -> "tuple[Knowledge, Actor]":
 
 
 def _ask_for(context: Context, uri: str) -> "tuple[Knowledge, Actor]":
-    """Return the knowledge and the actor, with access to the conversation of a URI.
-
-    The conversation of an anonymous user belongs to every caller who knows its URI.
-    """
+    """Return the knowledge and the actor, with access to the conversation of a URI."""
     knowledge, actor = _ask(context)
-    first = strip_namespace(_check_text("id", uri)).partition("/")[0]
-    if context.caller.user is None and first.startswith(f"{CONVERSATION}."):
-        actor = replace(actor, conversation=first)
-    return knowledge, actor
+    return knowledge, admit_stranger(actor, _check_text("id", uri))
 
 
 async def _query_sparql(

@@ -4,7 +4,7 @@ Every response contains only what the policy allows the caller to read.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -22,11 +22,10 @@ from copilot_runtime.base.jsonvalue import (
 )
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
-from copilot_runtime.extensions.knowledge.identifiers import strip_namespace
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import (
-    CONVERSATION,
     UPLOAD,
+    admit_stranger,
     check_conversation,
     owns,
 )
@@ -174,11 +173,11 @@ class _KnowledgeRequest:
             "content": resource.content,
             "fields": resource.fields,
         }
-        provenance = {
+        fields |= {
             "provenance": list_provenance(resource, files),
             "subjects": resource.id.subjects,
         }
-        await self._respond({**_encode_passage(passage), **fields, **provenance})
+        await self._respond({**_encode_passage(passage), **fields})
 
     async def ontology(self) -> None:
         """Respond with the ontology in Turtle."""
@@ -204,8 +203,7 @@ class _KnowledgeRequest:
             {"id": it.uri, "tokens": it.id.tokens, "role": it.role, "content": it.content}
             for it in window.resources
         ]
-        answer = {"id": window.id, "tokens": window.tokens, "resources": resources}
-        await self._respond(answer)
+        await self._respond({"id": window.id, "tokens": window.tokens, "resources": resources})
 
     async def optimize_window(self, uri: str) -> None:
         """Optimise a context window; respond whether it fits, and whether it has changed."""
@@ -214,15 +212,8 @@ class _KnowledgeRequest:
         await self._respond(asdict(result))
 
     def _reader(self, uri: str) -> Actor:
-        """Return the actor that reads a resource.
-
-        The conversation of an anonymous user, like its thread, belongs to every caller who knows
-        its identifier, which is part of the URI.
-        """
-        first = strip_namespace(uri).partition("/")[0]
-        if self._request.caller.user is None and first.startswith(f"{CONVERSATION}."):
-            return replace(self._actor, conversation=first)
-        return self._actor
+        """Return the actor that reads a resource."""
+        return admit_stranger(self._actor, uri)
 
     def _count(self, name: str, default: int, most: int = _MOST) -> int:
         text = self._query.get(name) or str(default)
@@ -254,13 +245,8 @@ def _read_budget(body: bytes) -> int | None:
 
 
 def _encode_passage(passage: Passage) -> Mapping[str, Any]:
-    return {
-        "id": passage.id,
-        "title": passage.title,
-        "url": passage.url,
-        "score": passage.score,
-        "text": passage.text,
-    }
+    source = {"id": passage.id, "title": passage.title, "url": passage.url}
+    return {**source, "score": passage.score, "text": passage.text}
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
@@ -325,15 +311,6 @@ _SANDBOX = "default-src 'none'; sandbox"
 """Content security policy of a file that a browser displays instead of saving it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _NewFile:
-    """An uploaded file, and the thread that it belongs to."""
-
-    data: bytes
-    name: str
-    thread_id: str
-
-
 async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
     """Store the file of a request, and return it as the `onUpload` of CopilotKit does.
 
@@ -343,14 +320,14 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
     """
     if knowledge.settings.uploads == "off":
         raise NotFound("Files are not taken in here: the setting uploads is off.")
-    file = await _read_request(request)
+    data, name, thread_id = await _read_request(request)
     user = request.caller.user
     job = knowledge.uploads.add(
-        file.data,
-        clean_name(file.name),
-        conversation_identifier(user, file.thread_id),
-        actor=build_actor(user, file.thread_id),
-        thread=(user or "", file.thread_id),
+        data,
+        clean_name(name),
+        conversation_identifier(user, thread_id),
+        actor=build_actor(user, thread_id),
+        thread=(user or "", thread_id),
     )
     try:
         upload = await job.wait_for_storage()
@@ -400,8 +377,8 @@ def build_headers(upload: "Upload") -> Mapping[str, str]:
     return {"content-disposition": f"attachment; {name}", "content-security-policy": _SANDBOX}
 
 
-async def _read_request(request: Request) -> _NewFile:
-    """Read a form with the fields `file` and `threadId`, or a file alone as the body."""
+async def _read_request(request: Request) -> tuple[bytes, str, str]:
+    """Return file, name and thread id: of the fields `file` and `threadId`, or of a body alone."""
     query = dict(parse_qsl(request.query_string, keep_blank_values=True))
     body = await request.body()
     thread_id, name = query.get("threadId", ""), query.get("name", "")
@@ -420,4 +397,4 @@ async def _read_request(request: Request) -> _NewFile:
         check_conversation(thread_id)
     except Misuse as error:
         raise BadRequest(error.message) from error
-    return _NewFile(body, name, thread_id)
+    return body, name, thread_id

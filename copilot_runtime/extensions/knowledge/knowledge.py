@@ -7,6 +7,7 @@ from functools import cached_property
 from glob import has_magic
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import compress
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
@@ -28,25 +29,48 @@ from copilot_runtime.extensions.knowledge.access import (
     Access,
     AccessAction,
     Actor,
+    judge,
     select,
 )
-from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.events import ResourceEvents
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     check_base,
+    hash_values,
     strip_namespace,
 )
-from copilot_runtime.extensions.knowledge.passages import cut_passages
-from copilot_runtime.extensions.knowledge.reader import PassageReader
+from copilot_runtime.extensions.knowledge.index import Filter
+from copilot_runtime.extensions.knowledge.memory import (
+    ContextWindow,
+    ContextWindows,
+    Memories,
+    OptimizationResult,
+)
+from copilot_runtime.extensions.knowledge.memory.context import Summarize
+from copilot_runtime.extensions.knowledge.passages import PassageReader, cut_passages
+from copilot_runtime.extensions.knowledge.policies import (
+    OWNERS_ONLY,
+    Policy,
+    build_actor,
+    conversation_identifier,
+    load_policy,
+    narrow_access,
+)
+from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, ResourceIndex
+from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever, recall_messages
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-from copilot_runtime.extensions.knowledge.sources import Sources
+from copilot_runtime.extensions.knowledge.tools import build_functions, build_tools, read_texts
 from copilot_runtime.extensions.knowledge.updater import (
     KnowledgeStatus,
     KnowledgeUpdate,
+    ReadFields,
+    ResourceMirror,
     StepProgress,
     Updater,
 )
+from copilot_runtime.extensions.knowledge.uploads.chat import ChatFiles
 from copilot_runtime.storage import Storage
+from copilot_runtime.storage.storage import open_storage
 from copilot_runtime.telemetry import (
     NO_TELEMETRY,
     Telemetry,
@@ -55,9 +79,9 @@ from copilot_runtime.telemetry import (
     trace_block,
 )
 from copilot_runtime.telemetry.database import start_database_span
+from copilot_runtime.threads.store import ThreadKey, ThreadStore
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.events import ResourceEvents
     from copilot_runtime.extensions.knowledge.graph import (
         GraphIndex,
         GraphOptions,
@@ -65,23 +89,10 @@ if TYPE_CHECKING:
         SparqlResult,
     )
     from copilot_runtime.extensions.knowledge.ingestion import Ingestion, SourceStatus
-    from copilot_runtime.extensions.knowledge.memory import (
-        ContextWindow,
-        ContextWindows,
-        Memories,
-        OptimizationResult,
-    )
-    from copilot_runtime.extensions.knowledge.memory.context import Summarize
-    from copilot_runtime.extensions.knowledge.mirror import ReadFields, ResourceMirror
-    from copilot_runtime.extensions.knowledge.policies import Policy
-    from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-    from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever
-    from copilot_runtime.extensions.knowledge.similarity import SimilarResources
-    from copilot_runtime.extensions.knowledge.uploads.chat import ChatFiles
+    from copilot_runtime.extensions.knowledge.resource_types import SimilarResources
     from copilot_runtime.extensions.knowledge.uploads.uploads import Scan, Upload, Uploads
     from copilot_runtime.extensions.knowledge.vectors import VectorIndex
     from copilot_runtime.extensions.knowledge.vectors.pgvector import PgVectorIndex
-    from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
 """Subject, predicate and object; `?` is a wildcard."""
@@ -132,7 +143,7 @@ class Knowledge:
         *,
         sources: Sequence[str | Path] = (),
         embedder: Embedder | str | None = None,
-        policy: "Policy | str | Path | None" = None,
+        policy: Policy | str | Path | None = None,
         base: str | None = None,
         scan: "Scan | None" = None,
         settings: KnowledgeSettings | None = None,
@@ -163,8 +174,6 @@ class Knowledge:
         """The storage of resources and indexes."""
         if isinstance(self._storage, Storage):
             return self._storage
-        from copilot_runtime.storage.url import open_storage
-
         return open_storage(self._storage)
 
     @property
@@ -174,17 +183,13 @@ class Knowledge:
         return storage if isinstance(storage, str) else f"a {type(storage).__name__}"
 
     @cached_property
-    def events(self) -> "ResourceEvents":
+    def events(self) -> ResourceEvents:
         """The events of changes of resources."""
-        from copilot_runtime.extensions.knowledge.events import ResourceEvents
-
         return ResourceEvents()
 
     @cached_property
-    def resources(self) -> "ResourceIndex":
+    def resources(self) -> ResourceIndex:
         """The store of all resources."""
-        from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-
         return ResourceIndex(self.storage, self.events)
 
     @cached_property
@@ -209,7 +214,7 @@ class Knowledge:
     @cached_property
     def similar(self) -> "SimilarResources":
         """Similarity search over assistants, tools and tasks."""
-        from copilot_runtime.extensions.knowledge.similarity import SimilarResources
+        from copilot_runtime.extensions.knowledge.resource_types import SimilarResources
 
         return SimilarResources(self.resources, self.embedder)
 
@@ -221,17 +226,13 @@ class Knowledge:
         return GraphIndex(self.storage, self._graph_options)
 
     @cached_property
-    def memory(self) -> "Memories":
+    def memory(self) -> Memories:
         """The memories of conversations. The runtime's own chats are in its thread store."""
-        from copilot_runtime.extensions.knowledge.memory import Memories
-
         return Memories(self.storage, self.resources)
 
     @property
-    def context(self) -> "ContextWindows":
+    def context(self) -> ContextWindows:
         """The context windows of conversations."""
-        from copilot_runtime.extensions.knowledge.memory import ContextWindows
-
         return ContextWindows(
             self.memory, budget=self.settings.context_tokens, summarize=self.summarize
         )
@@ -257,10 +258,8 @@ class Knowledge:
         return read_options(self.settings.graph_options, "knowledge.graph_options")
 
     @cached_property
-    def policy(self) -> "Policy":
+    def policy(self) -> Policy:
         """The access policy."""
-        from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, Policy, load_policy
-
         if self._policy is None:
             return OWNERS_ONLY
         return self._policy if isinstance(self._policy, Policy) else load_policy(self._policy)
@@ -272,8 +271,6 @@ class Knowledge:
         _check_actor(actor)
         access = self.policy.access(actor, action)
         if actor.conversation and self.settings.uploads == "thread":
-            from copilot_runtime.extensions.knowledge.policies import narrow_access
-
             return narrow_access(access, actor.conversation)
         return access
 
@@ -293,14 +290,12 @@ class Knowledge:
         for mirror in self._mirrors:
             mirror.update()
 
-    def mirror(self, type: str, origin: str, read: "ReadFields") -> "ResourceMirror":
+    def mirror(self, type: str, origin: str, read: ReadFields) -> ResourceMirror:
         """Return a mirror that keeps resources of a type equal to an external source.
 
         `origin` names the source, and `read` returns the fields of each resource by name. Call
         `update` of the mirror to read them again.
         """
-        from copilot_runtime.extensions.knowledge.mirror import ResourceMirror
-
         mirror = ResourceMirror(self, type, origin, read)
         self._mirrors.append(mirror)
         return mirror
@@ -309,8 +304,6 @@ class Knowledge:
         """Return the names, existing or not, whose resources of a type a user may read."""
         if self._policy is None:
             return [*names]
-        from copilot_runtime.extensions.knowledge.policies import build_actor
-
         identifiers = [Identifier(type, name) for name in names]
         return [one.name for one in await select(self.access(build_actor(user)), identifiers)]
 
@@ -325,7 +318,7 @@ class Knowledge:
         return await self._updater.update(sources, progress)
 
     async def embed_resources(
-        self, uris: "Collection[str]", progress: StepProgress | None = None
+        self, uris: Collection[str], progress: StepProgress | None = None
     ) -> None:
         """Update the vectors of some new, changed or deleted resources only.
 
@@ -333,13 +326,15 @@ class Knowledge:
         """
         await self._updater.embed(uris, progress)
 
-    async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
+    async def provenance(self, resource: Resource, *, actor: Actor | None = None) -> list[str]:
         """Return the names of the source files of a resource that the actor may list."""
-        return await Sources(self.ingestion, self.access(actor, "list")).find(resource.uri)
+        names = [it.source for it in await self.ingestion.provenance(resource.uri)]
+        return [*compress(names, await self._may_list(names, actor))]
 
     async def list_sources(self, *, actor: Actor | None = None) -> "list[SourceStatus]":
         """Return the status of each source file at its last ingestion."""
-        return await Sources(self.ingestion, self.access(actor, "list")).list()
+        found = await self.ingestion.list_sources()
+        return [*compress(found, await self._may_list([it.name for it in found], actor))]
 
     async def ingest(
         self, *sources: str | Path, progress: StepProgress | None = None
@@ -464,10 +459,6 @@ class Knowledge:
 
         The run of `run_id`, and one that goes on, is left out.
         """
-        from copilot_runtime.extensions.knowledge.policies import conversation_identifier
-        from copilot_runtime.extensions.knowledge.recall import recall_messages
-        from copilot_runtime.threads.store import ThreadKey
-
         access = self.access(actor)
         conversation = conversation_identifier(actor.name or None, thread_id)
         if self.threads is None or not await select(access, [conversation]):
@@ -482,7 +473,7 @@ class Knowledge:
         )
         return cut_passages(found, max_tokens)
 
-    async def get_window(self, id: str, *, actor: Actor | None = None) -> "ContextWindow":
+    async def get_window(self, id: str, *, actor: Actor | None = None) -> ContextWindow:
         """Return the context window of a conversation, limited to what the actor may read.
 
         Raises `AccessDenied`, and `NotFound` without such a conversation.
@@ -491,11 +482,11 @@ class Knowledge:
 
     async def optimize_window(
         self,
-        window: "ContextWindow | str",
+        window: ContextWindow | str,
         budget: int | None = None,
         *,
         actor: Actor | None = None,
-    ) -> "OptimizationResult":
+    ) -> OptimizationResult:
         """Optimise the context window of a conversation to fit a budget of tokens.
 
         Equal items become one, large ones are trimmed, and the oldest are summarised. Nothing is
@@ -507,7 +498,7 @@ class Knowledge:
 
     async def find_resources(
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
-    ) -> "list[Identifier]":
+    ) -> list[Identifier]:
         """Return the identifiers of the resources that the actor may list."""
         access, filter = self.access(actor, "list"), Filter(prefix=strip_namespace(prefix))
         if type:
@@ -517,17 +508,17 @@ class Knowledge:
             return await self.resources.find_by_prefix(prefix, access=access)
         return await self.resources.find_all(access=access)
 
-    async def read(self, resource: "Resource", *, actor: Actor | None = None) -> Passage:
+    async def read(self, resource: Resource, *, actor: Actor | None = None) -> Passage:
         """Return a resource as a passage, with the parts that the actor may read."""
         return await self._make_reader(self.access(actor)).read(resource)
 
     async def read_titles(
-        self, found: "Sequence[Identifier]", *, actor: Actor | None = None
+        self, found: Sequence[Identifier], *, actor: Actor | None = None
     ) -> dict[str, str]:
         """Return the titles, by URI, of the resources that the actor may read."""
         return await self._make_reader(self.access(actor)).read_titles(found)
 
-    async def get(self, uri: str, *, actor: Actor | None = None) -> "Resource | None":
+    async def get(self, uri: str, *, actor: Actor | None = None) -> Resource | None:
         """Return a resource, or `None` if it does not exist. Raises `AccessDenied`."""
         try:
             found = await self.resources.get([uri], access=self.access(actor))
@@ -535,32 +526,24 @@ class Knowledge:
             return None
         return found[0] if found else None
 
-    async def read_texts(self, uris: "Sequence[str]", context: ActionContext) -> list[str]:
+    async def read_texts(self, uris: Sequence[str], context: ActionContext) -> list[str]:
         """Return the texts of resources that the caller of an action may read."""
-        from copilot_runtime.extensions.knowledge.tools import read_texts
-
         return await read_texts(self, uris, context, self.settings.tool_tokens)
 
     def tools(self) -> list[Action]:
         """Return the knowledge tools for models and agents."""
-        from copilot_runtime.extensions.knowledge.tools import build_tools
-
         return build_tools(self, self.settings.tools, self.settings.tool_tokens)
 
-    def functions(self) -> "list[Callable[..., Awaitable[Any]]]":
+    def functions(self) -> list[Callable[..., Awaitable[Any]]]:
         """Return the tools as async functions, which agent frameworks can wrap.
 
         Each acts for the user, and in the thread, of the run in which it is called. Outside of a
         run of a runtime, it raises `Misuse`.
         """
-        from copilot_runtime.extensions.knowledge.functions import build_functions
-
         return build_functions(self.tools())
 
-    def retriever(self) -> "KnowledgeRetriever | None":
+    def retriever(self) -> KnowledgeRetriever | None:
         """Return the retriever, or `None` if the settings disable retrieval."""
-        from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever
-
         if not self.settings.retrieval:
             return None
         return KnowledgeRetriever(
@@ -570,12 +553,10 @@ class Knowledge:
             threshold=self.settings.retrieval_threshold,
         )
 
-    def files(self) -> "ChatFiles | None":
+    def files(self) -> ChatFiles | None:
         """Return the handler of files in chats, or `None` if the settings disable uploads."""
         if self.settings.uploads == "off":
             return None
-        from copilot_runtime.extensions.knowledge.uploads.chat import ChatFiles
-
         return ChatFiles(self)
 
     async def forget_thread(self, user: str, thread_id: str) -> None:
@@ -584,9 +565,6 @@ class Knowledge:
         Deletes its files, its memory, and the resources below its conversation, with their index
         entries.
         """
-        from copilot_runtime.extensions.knowledge.policies import conversation_identifier
-        from copilot_runtime.extensions.knowledge.resources import PREFIX
-
         conversation = conversation_identifier(user or None, thread_id)
         await self.uploads.forget(conversation)
         await self.memory.forget(conversation)
@@ -616,7 +594,6 @@ class Knowledge:
         Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
         whether the thread is still there: its files go with `forget_thread`.
         """
-        from copilot_runtime.threads.store import ThreadKey
 
         async def exists(upload: "Upload") -> bool:
             thread = upload.find_thread()
@@ -652,6 +629,11 @@ class Knowledge:
         policy: Policy | None = self.__dict__.pop("policy", None)
         if policy is not None and policy is not self._policy:
             await call(policy.close)
+
+    async def _may_list(self, files: Iterable[str], actor: Actor | None) -> list[bool]:
+        """Return, for each source file, whether an actor may list its document."""
+        uris = [f"common.Document.{hash_values(name)}" for name in files]
+        return await judge(self.access(actor, "list"), uris)
 
     def _make_reader(self, access: Access) -> PassageReader:
         return PassageReader(self.resources, access, self.link)

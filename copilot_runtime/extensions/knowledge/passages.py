@@ -1,19 +1,23 @@
-"""Render a resource as a passage: its text, its title, and a link to it."""
+"""Read resources as passages: text, title, link, parts, and labels of referenced things."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.jsonvalue import as_count, get_object, get_text
+from copilot_runtime.extensions.knowledge.access import Access
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.extensions.knowledge.tokens import count_tokens, cut_text
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.resources import Resource
+    from copilot_runtime.extensions.knowledge.identifiers import Identifier
+    from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
+
 
 _LEAST_TOKENS = 40
 """Minimum number of tokens of a truncated passage."""
@@ -98,7 +102,7 @@ def render_resource(resource: "Resource", names: Mapping[str, str] | None = None
     """
     if resource.format == "text":
         return "\n".join(filter(None, [_find_headings(resource), resource.content]))
-    from copilot_runtime.extensions.knowledge.vectors.text import render_text  # brings numpy along
+    from copilot_runtime.extensions.knowledge.rdf.text import render_text  # loads pyoxigraph
 
     return render_text(resource.content, resource.format, names)
 
@@ -128,3 +132,65 @@ def _find_title(resource: "Resource", text: str) -> str:
     if page is not None:
         parts.append(f"page {page}")
     return ", ".join(filter(None, parts))[:_LONGEST_TITLE]
+
+
+class PassageReader:
+    """Reads passages of the resources that `access` allows.
+
+    `link` is the base URL of resource pages.
+    """
+
+    def __init__(self, resources: "ResourceIndex", access: Access, link: str = "") -> None:
+        self._resources = resources
+        self._access = access
+        self._link = link
+
+    async def read(self, resource: "Resource") -> Passage:
+        """Return a readable resource as a passage."""
+        (passage,) = await self._build([resource], {})
+        return passage
+
+    async def read_results(
+        self, found: "Sequence[Identifier]", max_tokens: int = 0
+    ) -> list[Passage]:
+        """Return existing search results as passages, truncated to `max_tokens`."""
+        resources = await self._resources.get_visible(found, self._access)
+        scores = {str(identifier): identifier.score for identifier in found}
+        return await call(cut_passages, await self._build(resources, scores), max_tokens)
+
+    async def read_titles(self, found: "Sequence[Identifier]") -> dict[str, str]:
+        """Return the titles of resources, by URI."""
+        resources = await self._resources.get_visible(found, self._access)
+        return {it.uri: build_passage(it).title for it in resources}
+
+    async def _build(
+        self, resources: "Sequence[Resource]", scores: Mapping[str, float | None]
+    ) -> list[Passage]:
+        parts = await self._read_parts(resources)
+        names = await self._read_names([*resources, *chain.from_iterable(parts.values())])
+
+        def build() -> list[Passage]:
+            return [
+                build_passage(it, self._link, scores.get(it.uri), parts[it.uri], names)
+                for it in resources
+            ]
+
+        passages: list[Passage] = await call(build)
+        return passages
+
+    async def _read_parts(self, resources: "Sequence[Resource]") -> "dict[str, list[Resource]]":
+        """Return the nameless parts of each resource, by its URI."""
+        uris = {resource.uri: find_parts(resource) for resource in resources}
+        every = [*dict.fromkeys(chain.from_iterable(uris.values()))]
+        parts = {it.uri: it for it in await self._resources.get_visible(every, self._access)}
+        return {uri: [parts[it] for it in below if it in parts] for uri, below in uris.items()}
+
+    async def _read_names(self, resources: "Iterable[Resource]") -> dict[str, str]:
+        """Return the labels of the things that resources refer to, by IRI."""
+        iris: dict[str, str] = {}
+        for resource in resources:
+            iris |= find_links(resource)
+        stored = (await self._resources.versions()).keys()
+        found = await self._resources.get_visible(iris.keys() & stored, self._access)
+        titles = {iris[it.uri]: get_text(it.fields, "title") for it in found}
+        return {iri: title for iri, title in titles.items() if title}

@@ -1,22 +1,27 @@
-"""Retrieve passages for the last question of a conversation."""
+"""Retrieve passages for the last question of a conversation, and search earlier messages."""
 
 import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from math import log
 from typing import TYPE_CHECKING
 
-from copilot_runtime.api.messages import Message, TextMessage
+from copilot_runtime.api.adapter import Embedder
+from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_thread
 from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.passages import cut_passages
 from copilot_runtime.extensions.knowledge.policies import build_actor
+from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.knowledge import Knowledge
+
 
 _LONGEST_QUERY = 2000
 """Maximum number of characters of a query; text pasted below a question is rarely relevant."""
@@ -171,3 +176,55 @@ def _read_words(text: str) -> set[str]:
 
 def _refers_back(question: str) -> bool:
     return len(question.split()) <= _FEW_WORDS or _REFERENCE.search(question) is not None
+
+
+_MOST_MESSAGES = 2000
+"""Maximum number of messages that are searched, the latest ones of a thread."""
+
+_LONGEST = 4000
+"""Maximum number of characters of a message that are compared."""
+
+_LEAST_SCORE = 0.15
+
+
+async def recall_messages(
+    threads: ThreadStore,
+    key: ThreadKey,
+    texts: Sequence[str],
+    *,
+    embedder: Embedder,
+    run_id: str = "",
+    limit: int = 10,
+) -> list[Passage]:
+    """Return the messages of a thread that are most similar to any of the texts.
+
+    They are read from the store of threads: no message is stored twice. The run of `run_id`, and
+    one that goes on, is left out: the question that is answered now would be the best match.
+    """
+    runs = [it for it in await threads.runs(key) if it.ended and it.run_id != run_id]
+    passages = await asyncio.to_thread(_list_passages, runs)
+    if not passages:
+        return []
+    vectors = await embedder.embed([passage.text[:_LONGEST] for passage in passages])
+    queries = await embedder.embed_queries(texts)
+    scores = (vectors @ queries.T).max(axis=1)
+    ranked = sorted(zip(scores.tolist(), passages, strict=True), key=lambda row: -row[0])
+    return [
+        replace(passage, score=score) for score, passage in ranked[:limit] if score >= _LEAST_SCORE
+    ]
+
+
+def _list_passages(runs: Sequence[StoredRun]) -> list[Passage]:
+    """Return the texts and the action results of a thread as passages."""
+    messages = fold_thread(run.events for run in runs)[-_MOST_MESSAGES:]
+    return [passage for message in messages if (passage := _read(message)).text.strip()]
+
+
+def _read(message: Message) -> Passage:
+    match message:
+        case TextMessage(role="user" | "assistant" as role):
+            return Passage(id=message.id, title=role, text=message.content)
+        case ResultMessage():
+            return Passage(id=message.id, title=f"result of {message.name}", text=message.result)
+        case _:
+            return Passage(id=message.id, text="")

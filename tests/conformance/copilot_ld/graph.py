@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.graph import (
     GraphIndex,
     GraphItem,
@@ -13,9 +12,11 @@ from copilot_runtime.extensions.knowledge.graph import (
     Pattern,
     parse_pattern,
 )
-from copilot_runtime.extensions.knowledge.graph.journal import encode_copilot_ld_line
-from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard, parse_triples
+from copilot_runtime.extensions.knowledge.graph.content import encode_copilot_ld_line
+from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.index import Filter
+from copilot_runtime.extensions.knowledge.rdf.terms import parse_triples
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 

@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from copilot_runtime.extensions.knowledge.index import BufferedIndex, IndexBase, Item
+from copilot_runtime.extensions.knowledge.index import BufferedIndex, Filter, IndexBase, Item
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 

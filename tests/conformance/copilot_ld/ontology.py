@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from copilot_runtime.extensions.knowledge.graph import GraphIndex, GraphItem, Ontology
-from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.rdf.terms import parse_triples
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 from tests.conformance.copilot_ld.graph import A, E, S

@@ -10,16 +10,17 @@ from lxml import etree
 from pyoxigraph import Literal, NamedNode, Triple
 
 from copilot_runtime.extensions.knowledge.ingestion import COPILOT_LD_FORM, Ingestion
-from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, SCHEMA, XSD
-from copilot_runtime.extensions.knowledge.rdf import (
-    clean_text,
-    merge_triples,
-    read_page,
+from copilot_runtime.extensions.knowledge.rdf.html import clean_text
+from copilot_runtime.extensions.knowledge.rdf.jsonld import write_jsonld
+from copilot_runtime.extensions.knowledge.rdf.page import SHORT, merge_triples, read_page
+from copilot_runtime.extensions.knowledge.rdf.terms import (
+    RDF,
+    RDF_TYPE,
+    SCHEMA,
+    XSD,
     read_triples,
-    write_jsonld,
     write_turtle,
 )
-from copilot_runtime.extensions.knowledge.rdf.canonical import SHORT
 from copilot_runtime.extensions.knowledge.resources import PREFIX, ResourceIndex
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case

@@ -5,7 +5,8 @@ from typing import Any
 
 from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from copilot_runtime.extensions.knowledge.policies.native import ACTIONS, NativePolicy, Rule, Scope
+from copilot_runtime.extensions.knowledge.policies.rule_policy import NativePolicy
+from copilot_runtime.extensions.knowledge.policies.rules import ACTIONS, Rule, Scope
 from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from copilot_runtime.api import Embedder
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case

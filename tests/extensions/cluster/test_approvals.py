@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Settings
+from copilot_runtime.adapters.scripted import ScriptedAdapter, say
+from copilot_runtime.adapters.scripted import call as scripted_call
+from copilot_runtime.api.messages import ActionExecutionMessage
+from copilot_runtime.extensions.generative_ui.options import A2ui
 from tests.agents.pages import GIVEN, PAINT, answered, failure, questions
-from tests.extensions.cluster.rocket import build_launcher
+from tests.extensions.cluster.launch_server import build_launcher
+from tests.extensions.cluster.sharing import sharing
 from tests.extensions.frameworks.sdk_model import call
+from tests.extensions.generative_ui.agui_agent import clicking
+from tests.extensions.generative_ui.test_a2ui_clicks import CALL, RESULT, WEATHER
 from tests.processes import running
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import browsing
@@ -135,3 +142,22 @@ async def test_an_approval_counts_after_its_server_was_killed(tmp_path: Path) ->
     assert text_of(again) == "Then: A is gone"
     assert failure(twice) == GIVEN
     assert (tmp_path / "launches").read_text() == "A\n"
+
+
+@pytest.mark.parametrize("history", ["client", "server"])
+async def test_a_click_reaches_the_agent_once_across_all_servers(
+    tmp_path: Path, history: Any
+) -> None:
+    models = (ScriptedAdapter(scripted_call("getWeather", id="w1")), ScriptedAdapter(say("Sunny")))
+    fields = {"tools": [WEATHER], "forwardedProps": clicking()}
+    options, shared = {"a2ui": A2ui()}, {"threads": f"sqlite:{tmp_path / 'threads.db'}"}
+    async with sharing(shared, *models, options=options, history=history) as (first, second):
+        await first.run(run="r1", **fields)
+        await second.run(run="r2", messages=[user(), CALL, RESULT], **fields)
+    calls = [
+        message.name
+        for message in models[1].requests[0].messages
+        if isinstance(message, ActionExecutionMessage)
+    ]
+
+    assert calls == ["log_a2ui_event", "getWeather"]

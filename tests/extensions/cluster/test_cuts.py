@@ -12,8 +12,8 @@ from copilot_runtime.api.bus import PeerLost
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.extensions.cluster.peers import Peers
 from tests.agents.pages import answered, questions
-from tests.extensions.cluster.cuts import CutServers
-from tests.extensions.cluster.rocket import build_launcher
+from tests.extensions.cluster.launch_server import build_launcher
+from tests.extensions.cluster.sharing import CutServers
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import Parrot
 

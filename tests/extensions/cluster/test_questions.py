@@ -17,7 +17,7 @@ from copilot_runtime.api.events import Interrupt
 from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from tests.agents.pages import GIVEN, answered, failure, followed_up, questions
-from tests.extensions.cluster.rocket import build_launcher
+from tests.extensions.cluster.launch_server import build_launcher
 from tests.extensions.cluster.sharing import sharing
 from tests.extensions.frameworks.langgraph import graphs
 from tests.extensions.frameworks.test_pydantic_ai import Pieces, agent_of, called, returned

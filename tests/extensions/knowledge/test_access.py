@@ -37,7 +37,7 @@ from copilot_runtime.extensions.knowledge.policies import (
     conversation_identifier,
     load_policy,
 )
-from copilot_runtime.extensions.knowledge.policies.native import read_rules
+from copilot_runtime.extensions.knowledge.policies.document import read_rules
 from copilot_runtime.extensions.knowledge.policies.rego import RegoPolicy
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever

@@ -39,7 +39,7 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.policies import load_policy
 from copilot_runtime.extensions.knowledge.tools import NOTHING
-from tests.extensions.knowledge.seeker import Seeker, seeking
+from tests.extensions.knowledge.library import Seeker, seeking
 from tests.extensions.knowledge.test_access import (
     ADA,
     COMMON,

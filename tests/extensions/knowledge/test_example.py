@@ -1,14 +1,24 @@
 """The pages of the example are found by what people ask, without a key and without a network."""
 
+import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
+from typing import Any
 
+import pyshacl
 import pytest
+import rdflib
+from rdflib import RDF, SH, XSD, Literal, URIRef
+from rdflib.term import Node
 
+from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.testing import Client
+from tests.documents import ROOT
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -159,3 +169,194 @@ def test_links_between_the_pages_lead_somewhere() -> None:
     ]
 
     assert broken == []
+
+
+EXPECTED = {
+    "Who is the captain of MV Tern?": "Captain of MV Tern",
+    "Do dogs travel on a lead?": "Dogs travel on a lead",
+}
+
+
+def read_variable(name: str) -> str:
+    """Return what the Makefile gives a variable where nobody has set it."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (value,) = re.findall(rf"^run: export {name} \?= (.+)$", text, re.MULTILINE)
+    inner = value.partition("pages)")[2].removeprefix(",").removesuffix(")")
+    return (inner or "examples/knowledge/pages").replace("$(comma)", ",")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.chdir(ROOT)
+    environ = {
+        name: read_variable(name)
+        for name in ("COPILOT_KNOWLEDGE_SOURCES", "COPILOT_KNOWLEDGE_SUGGESTIONS")
+    }
+    environ["COPILOT_KNOWLEDGE_STORAGE"] = f"local:{tmp_path}"
+    environ["COPILOT_THREADS"] = "memory"
+    return load_settings(os.devnull, environ)
+
+
+def test_what_is_said_is_kept_for_the_page_traces_unless_there_are_settings() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    value = re.search(
+        r"^ifeq \(\$\(wildcard copilot.yml\),\)\nrun: export (\w+) \?= (\w+)\nendif$",
+        text,
+        re.MULTILINE,
+    )
+    assert value is not None
+    settings = load_settings(os.devnull, {value[1]: value[2]})
+    assert settings.telemetry.content == "local"
+    assert not settings.telemetry.export
+
+
+def test_the_questions_are_those_that_are_tried_here(settings: Settings) -> None:
+    assert settings.knowledge.suggestions == tuple(EXPECTED)
+
+
+async def test_each_is_answered_with_a_source_that_opens(settings: Settings) -> None:
+    async with Client(CopilotRuntime(DemoAdapter(pace=0), settings=settings)) as client:
+        for question, words in EXPECTED.items():
+            text = (await client.say(question)).text
+            link = re.search(r"\]\((/graphql/knowledge/resources/[^)]+)\)", text)
+
+            assert words in text
+            assert link is not None
+            page = await client.request("GET", link[1], headers={"accept": "text/html"})
+            assert page.status == 200
+
+
+SCHEMA = rdflib.Namespace("https://schema.org/")
+THING = rdflib.Namespace(THINGS)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the pages say, and the shapes that were derived from it."""
+
+    data: rdflib.Graph
+    shapes: rdflib.Graph
+
+
+@pytest.fixture(scope="module")
+async def ontology_line(anyio_backend: str) -> AsyncIterator[Line]:
+    knowledge = Knowledge("memory", sources=[PAGES], base="https://skerryline.example/")
+    await knowledge.ingest()
+    triples = await knowledge.triples(("?", "?", "?"), limit=100_000)
+    text = "\n".join(f"{' '.join(triple)} ." for triple in triples)
+    data = rdflib.Graph().parse(data=text, format="nt")
+    shapes = rdflib.Graph().parse(data=await knowledge.ontology_turtle(), format="turtle")
+    yield Line(data, shapes)
+    await knowledge.aclose()
+
+
+def violations(
+    ontology_line: Line, data: rdflib.Graph, *focus: str
+) -> set[tuple[Node | None, Node | None]]:
+    """Return which things break which constraints; all things, or those named."""
+    result: Any = pyshacl.validate(
+        data, shacl_graph=ontology_line.shapes, focus_nodes=[*focus] or None, inplace=True
+    )
+    _, report, _ = result
+    return {
+        (report.value(it, SH.focusNode), report.value(it, SH.sourceConstraintComponent))
+        for it in report.subjects(RDF.type, SH.ValidationResult)
+    }
+
+
+def copy(graph: rdflib.Graph) -> rdflib.Graph:
+    return rdflib.Graph() + graph
+
+
+def test_the_ontology_accepts_the_data(ontology_line: Line) -> None:
+    assert len(ontology_line.data) > 1400
+    assert violations(ontology_line, copy(ontology_line.data)) == set()
+
+
+def test_the_ontology_is_valid_shacl(ontology_line: Line) -> None:
+    result: Any = pyshacl.validate(
+        rdflib.Graph(), shacl_graph=ontology_line.shapes, meta_shacl=True
+    )
+
+    assert result[0]
+
+
+@in_one_test(
+    ("one", "other"),
+    [
+        ("worksFor", "member"),
+        ("isPartOf", "hasPart"),
+        ("containedInPlace", "containsPlace"),
+        ("inDefinedTermSet", "hasDefinedTerm"),
+        ("parentOrganization", "subOrganization"),
+    ],
+)
+def test_inverses_are_found(ontology_line: Line, one: str, other: str) -> None:
+    inverted = {*ontology_line.shapes.objects(None, SH.inversePath)}
+
+    assert {SCHEMA[one], SCHEMA[other]} <= inverted
+
+
+@dataclass(frozen=True)
+class Change:
+    """A thing whose values of a property are replaced, and the constraint that this breaks."""
+
+    thing: str
+    property: str
+    values: tuple[Node, ...]
+    breaks: URIRef
+
+
+DATATYPE, COUNT = SH.DatatypeConstraintComponent, SH.MinCountConstraintComponent
+MOST, CLASS = SH.MaxCountConstraintComponent, SH.ClassConstraintComponent
+KIND = SH.NodeKindConstraintComponent
+
+BROKEN: Mapping[str, Change] = {
+    "a ship for nobody knows how many": Change("ship/petrel", "vehicleSeatingCapacity", (), COUNT),
+    "a ship for ninety-nine in words": Change(
+        "ship/petrel", "vehicleSeatingCapacity", (Literal("ninety-nine"),), DATATYPE
+    ),
+    "a sailing that departs twice": Change(
+        "trip/s101",
+        "departureTime",
+        (Literal("05:40:00", datatype=XSD.time), Literal("06:40:00", datatype=XSD.time)),
+        MOST,
+    ),
+    "a sailing from an island and no harbour": Change(
+        "trip/s101", "departureBoatTerminal", (THING["island/skell"],), CLASS
+    ),
+    "a fare that is cheap": Change("fare/car", "price", (Literal("cheap"),), DATATYPE),
+    "a report of last winter": Change(
+        "report/fog-2025-01-14", "datePublished", (Literal("last winter"),), DATATYPE
+    ),
+    "a captain who works for a ship": Change(
+        "person/tomas-verhey", "worksFor", (THING["ship/tern"],), CLASS
+    ),
+    "a harbour on a text": Change(
+        "harbour/northwick", "containedInPlace", (Literal("Great Corrow", lang="en"),), KIND
+    ),
+    "a harbour without an address": Change("harbour/northwick", "address", (), COUNT),
+    "a course that takes the number two": Change(
+        "course/lashing-and-stowage", "timeRequired", (Literal(2),), DATATYPE
+    ),
+    "a word in a policy": Change(
+        "term/swell", "inDefinedTermSet", (THING["policy/weather"],), CLASS
+    ),
+    "a list of questions that are harbours": Change(
+        "faq/travel", "mainEntity", (THING["harbour/northwick"],), CLASS
+    ),
+    "a rule that is part of nothing": Change("rule/dogs", "isPartOf", (), COUNT),
+}
+
+
+@in_one_test("name", BROKEN)
+def test_the_ontology_refuses(ontology_line: Line, name: str) -> None:
+    change = BROKEN[name]
+    thing, predicate = THING[change.thing], SCHEMA[change.property]
+    data = copy(ontology_line.data)
+    assert (thing, predicate, None) in data
+    data.remove((thing, predicate, None))
+    for value in change.values:
+        data.add((thing, predicate, value))
+
+    assert (thing, change.breaks) in violations(ontology_line, data, str(thing))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings, knowledge
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -191,3 +191,13 @@ async def test_limits_of_sparql_are_those_of_the_settings() -> None:
     knowledge = Knowledge("memory", settings=settings)
     with pytest.raises(CopilotError, match="at most 10 characters"):
         await knowledge.sparql("SELECT * { ?s ?p ?o }")
+
+
+@in_one_test("name", knowledge.__all__)
+def test_each_public_name_is_importable(name: str) -> None:
+    assert getattr(knowledge, name).__name__ == name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Knowlege'"):
+        _ = getattr(knowledge, "Knowlege")  # noqa: B009

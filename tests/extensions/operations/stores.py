@@ -19,7 +19,7 @@ from copilot_runtime.extensions.planner.build import build_log
 from copilot_runtime.extensions.planner.log import PlanQuery, PlanSummary
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
-from copilot_runtime.storage.url import open_storage
+from copilot_runtime.storage.storage import open_storage
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import Segment, ThreadKey
 from copilot_runtime.threads.url import build_store

@@ -14,14 +14,13 @@ from copilot_runtime.extensions.grpc.service import (
     require_knowledge,
 )
 from copilot_runtime.extensions.knowledge.access import Actor
-from copilot_runtime.extensions.knowledge.identifiers import (
-    Identifier,
-    parse_identifier,
-    strip_namespace,
-)
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
 from copilot_runtime.extensions.knowledge.memory.window import Allocation
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
-from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, check_conversation
+from copilot_runtime.extensions.knowledge.policies.ownership import (
+    admit_stranger,
+    check_conversation,
+)
 from copilot_runtime.transports.transport import Services
 
 _MOST_IDENTIFIERS = 1000
@@ -109,11 +108,7 @@ def identify_conversation(call: Call, thread_id: str, uri: str) -> tuple[str, Ac
         check_conversation(thread_id)
         return str(conversation_identifier(user, thread_id)), build_actor(user, thread_id)
     path = str(parse_identifier(check_text("resource_id", uri, _LONGEST_URI)))
-    actor = build_actor(user)
-    first = strip_namespace(path).partition("/")[0]
-    if user is None and first.startswith(f"{CONVERSATION}."):
-        actor = replace(actor, conversation=first)
-    return path, actor
+    return path, admit_stranger(build_actor(user), path)
 
 
 def _decode(item: memory_pb2.Identifier) -> Identifier:

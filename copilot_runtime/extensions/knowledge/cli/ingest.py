@@ -10,7 +10,7 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import StorageOption, run_with_knowledge
+from copilot_runtime.extensions.knowledge.cli import StorageOption, run_with_knowledge
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge import Knowledge

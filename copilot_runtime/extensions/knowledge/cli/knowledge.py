@@ -3,9 +3,8 @@
 They open the knowledge of the same settings as `serve`, also while servers use it.
 """
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
@@ -18,32 +17,21 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.program import read_command_settings
+from copilot_runtime.extensions.knowledge.cli import (
+    ActorOption,
+    LimitOption,
+    PrefixOption,
+    StorageOption,
+    TypeOption,
+    make_actor,
+    run_with_knowledge,
+)
 
 if TYPE_CHECKING:
     from copilot_runtime.api.retrieval import Passage
     from copilot_runtime.extensions.knowledge.access import Actor
     from copilot_runtime.extensions.knowledge.graph.ontology import OntologyClass
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
-    from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-    from copilot_runtime.extensions.settings import Settings
-
-StorageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--storage",
-        help="Where knowledge is, such as local:PATH; default: the setting knowledge.storage.",
-    ),
-]
-ActorOption = Annotated[
-    str | None,
-    typer.Option("--as", metavar="USER", help="Show only what the policy lets this user read."),
-]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most results.")]
-PrefixOption = Annotated[
-    str, typer.Option(help="Only this resource and those below it, by its URI.")
-]
-TypeOption = Annotated[str, typer.Option(help="Only resources of this type: common.Message.")]
 
 _WIDTH = 100
 _PLAIN_TYPES = frozenset(
@@ -55,8 +43,6 @@ _NO_MEMORIES = (
     "There are no memories. Chats are not stored there by themselves: they are threads, see "
     "`copilot-runtime threads list`."
 )
-_ALIKE = 0.8
-"""Minimum similarity of a misspelt predicate to an existing one."""
 
 
 def search(
@@ -195,14 +181,7 @@ def ontology(
         if as_json:
             show_json({"classes": [_encode_class(each) for each in classes]})
             return
-        rows = [
-            (
-                each.name,
-                each.instances,
-                ", ".join(_own_properties(each)),
-            )
-            for each in classes
-        ]
+        rows = [(it.name, it.instances, ", ".join(_own_properties(it))) for it in classes]
         show_table(("CLASS", "INSTANCES", "PROPERTIES"), rows, "There are no classes yet.")
 
     run_with_knowledge(program, config, storage, work)
@@ -258,88 +237,10 @@ def memory(
     run_with_knowledge(program, config, storage, work)
 
 
-def run_with_knowledge(
-    program: str | None,
-    config: Path | None,
-    storage: str | None,
-    work: Callable[["Knowledge"], Awaitable[None]],
-    *,
-    with_sources: bool = False,
-) -> None:
-    """Open the knowledge of the settings, a program or a storage, run `work` with it, and close it.
-
-    The sources of the settings are used only `with_sources`, since queries do not need them.
-    """
-    every, _, runtime = read_command_settings(program, config, has_notice=storage is None)
-    settings = every.knowledge
-    if (storage or settings.storage).partition(":")[0] == "memory":
-        raise ConfigurationFailed(
-            "This knowledge is in the memory of a server, where no other program can read it.",
-            hint="Set knowledge.storage to local:PATH or s3://BUCKET, or give --storage.",
-        )
-
-    async def open_and_work() -> None:
-        written = None if runtime is None else runtime.find(Knowledge)
-        knowledge = _build_knowledge(settings, written, storage, with_sources=with_sources)
-        keep_events(knowledge, every)
-        try:
-            await work(knowledge)
-        finally:
-            await knowledge.aclose()
-
-    asyncio.run(open_and_work())
-
-
-def _build_knowledge(
-    settings: "KnowledgeSettings",
-    written: "Knowledge | None",
-    storage: str | None,
-    *,
-    with_sources: bool,
-) -> "Knowledge":
-    """Return new knowledge with the arguments of the one in a program, if there is one."""
-
-    sources = (settings.sources if written is None else written.sources) if with_sources else ()
-    settings = settings.model_copy(update={"sources": ()})
-    if written is None:
-        return Knowledge(storage, sources=sources, settings=settings)
-    return Knowledge(
-        storage or written.storage,
-        sources=sources,
-        embedder=written.embedder,
-        policy=written.policy,
-        base=written.base,
-        settings=settings,
-    )
-
-
-def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
-    """Publish the changes of a command to subscribers of a server's resource events."""
-    kind, _, path = settings.events.store.partition(":")
-    if kind == "sqlite" and knowledge.events.log is None:
-        from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
-
-        limits = settings.events
-        knowledge.events.log = SqliteEventLog(
-            path, max_events=limits.max_events, max_bytes=limits.max_bytes
-        )
-
-
-def make_actor(user: str | None) -> "Actor | None":
-    """Return the actor of a user; `None` for the operator, who may read everything."""
-    from copilot_runtime.extensions.knowledge.policies import build_actor
-
-    return None if user is None else build_actor(user)
-
-
 def encode_passage(passage: "Passage") -> dict[str, Any]:
     """Return a passage as JSON."""
-    return {
-        "id": passage.id,
-        "title": passage.title,
-        "score": passage.score,
-        "text": passage.text,
-    }
+    fields = {"id": passage.id, "title": passage.title, "score": passage.score}
+    return {**fields, "text": passage.text}
 
 
 def _own_properties(each: "OntologyClass") -> "Iterable[str]":
@@ -416,7 +317,7 @@ def _split_pattern(parts: list[str]) -> list[str]:
     """Return the parts of a pattern, given as one argument or as several."""
     if len(parts) != 1:
         return parts
-    from copilot_runtime.extensions.knowledge.graph.patterns import parse_pattern
+    from copilot_runtime.extensions.knowledge.graph.terms import parse_pattern
 
     try:
         whole = parse_pattern(parts[0])
@@ -439,7 +340,7 @@ async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor
     names = [prefixes.shorten(str(row["p"])[1:-1]) for row in result.rows]
     (term,) = prefixes.parse_node(predicate, "predicate").terms
     name = prefixes.shorten(term[1:-1])
-    close = [] if name in names else get_close_matches(name, names, n=1, cutoff=_ALIKE)
+    close = [] if name in names else get_close_matches(name, names, n=1, cutoff=0.8)
     return f"Did you mean {close[0]}?" if close else ""
 
 

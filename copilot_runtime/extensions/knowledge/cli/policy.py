@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -11,11 +11,17 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.access import AccessAction
+from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
+from copilot_runtime.extensions.knowledge.policies import (
+    OWNERS_ONLY,
+    Explanation,
+    Policy,
+    build_actor,
+    load_policy,
+)
+from copilot_runtime.extensions.knowledge.policies.policy import PolicyUnreadable
 from copilot_runtime.extensions.program import read_command_settings
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.access import AccessAction
-    from copilot_runtime.extensions.knowledge.policies import Explanation, Policy
 
 policy = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -63,9 +69,6 @@ def check(
 
     The exit status is 1 if the policy cannot be used.
     """
-    from copilot_runtime.extensions.knowledge.policies import load_policy
-    from copilot_runtime.extensions.knowledge.policies.policy import PolicyUnreadable
-
     try:
         rules = load_policy(file)
         problems, usable = rules.find_warnings(), True
@@ -108,9 +111,6 @@ def explain(
     The exit status is 0 if it is allowed and 1 if it is denied. The policy is that of --policy, of
     copilot.yml and the environment, or of a program that --program names.
     """
-    from copilot_runtime.extensions.knowledge.access import AccessAction
-    from copilot_runtime.extensions.knowledge.policies import build_actor
-
     if action not in get_args(AccessAction):
         raise UnknownName("action", action, get_args(AccessAction))
     uri = _read_uri(urn)
@@ -129,8 +129,6 @@ def explain(
 
 def _read_uri(urn: str) -> str:
     """Return a URI or URN as a URI. Raises `ConfigurationFailed` if it is malformed."""
-    from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
-
     uri = strip_namespace(urn)
     try:
         for end in (at for at, char in enumerate(f"{uri}/") if char == "/"):
@@ -144,9 +142,7 @@ def _read_uri(urn: str) -> str:
     return uri
 
 
-def _load(file: Path | None, program: str | None, config: Path | None) -> "Policy":
-    from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, load_policy
-
+def _load(file: Path | None, program: str | None, config: Path | None) -> Policy:
     settings, _, runtime = read_command_settings(program, config, has_notice=file is None)
     knowledge = None if runtime is None else runtime.find(Knowledge)
     if file is None and knowledge is not None:
@@ -158,7 +154,7 @@ def _load(file: Path | None, program: str | None, config: Path | None) -> "Polic
     return load_policy(path)
 
 
-def _show(explanation: "Explanation") -> None:
+def _show(explanation: Explanation) -> None:
     decision = explanation.decision
     typer.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
     if explanation.steps:
@@ -180,7 +176,7 @@ def _show(explanation: "Explanation") -> None:
         typer.echo(f"  {change}")
 
 
-def _encode(explanation: "Explanation") -> dict[str, Any]:
+def _encode(explanation: Explanation) -> dict[str, Any]:
     return {
         **asdict(explanation.decision),
         "steps": [asdict(step) for step in explanation.steps],

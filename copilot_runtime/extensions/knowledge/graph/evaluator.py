@@ -27,9 +27,9 @@ from copilot_runtime.extensions.knowledge.graph.terms import (
     InvalidQuery,
     QueryTooLarge,
     parse_terms,
-    parse_triples,
 )
 from copilot_runtime.extensions.knowledge.graph.worker import COMMAND, LENGTH
+from copilot_runtime.extensions.knowledge.rdf.terms import parse_triples
 
 ViewKey: TypeAlias = tuple[int, Hashable]
 """The generation of a graph, and a key of its visible part."""

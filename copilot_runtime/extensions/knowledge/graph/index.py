@@ -16,37 +16,52 @@ from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.access import FULL_ACCESS, Access, run_with_access
 from copilot_runtime.extensions.knowledge.catalog import CatalogEntry
-from copilot_runtime.extensions.knowledge.filter import Filter
-from copilot_runtime.extensions.knowledge.graph.content import encode_triples, read_content
+from copilot_runtime.extensions.knowledge.graph.content import (
+    GraphLog,
+    delete_line,
+    encode_line,
+    encode_triples,
+    read_content,
+)
+from copilot_runtime.extensions.knowledge.graph.derivation import derive_ontology
 from copilot_runtime.extensions.knowledge.graph.evaluator import (
     Evaluation,
     SparqlEvaluator,
     ViewKey,
 )
-from copilot_runtime.extensions.knowledge.graph.journal import GraphLog, delete_line, encode_line
-from copilot_runtime.extensions.knowledge.graph.ontology import Ontology, derive_ontology
-from copilot_runtime.extensions.knowledge.graph.options import GraphOptions
-from copilot_runtime.extensions.knowledge.graph.patterns import Pattern, PatternLike, read_pattern
-from copilot_runtime.extensions.knowledge.graph.shapes import write_shapes
-from copilot_runtime.extensions.knowledge.graph.shares import Shares
+from copilot_runtime.extensions.knowledge.graph.ontology import GraphOptions, Ontology, write_shapes
 from copilot_runtime.extensions.knowledge.graph.sparql import (
+    Shares,
     SparqlLimits,
     SparqlResult,
     check_query,
 )
 from copilot_runtime.extensions.knowledge.graph.subjects import find_subjects
-from copilot_runtime.extensions.knowledge.graph.table import Holder, Numbers, Snapshot, TripleTable
-from copilot_runtime.extensions.knowledge.graph.terms import Prefixes, parse_triples
-from copilot_runtime.extensions.knowledge.graph.visibility import Visibility, VisibilityCache
+from copilot_runtime.extensions.knowledge.graph.table import (
+    Holder,
+    Numbers,
+    Snapshot,
+    TripleTable,
+    Visibility,
+    VisibilityCache,
+)
+from copilot_runtime.extensions.knowledge.graph.terms import (
+    Pattern,
+    PatternLike,
+    Prefixes,
+    read_pattern,
+)
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.index import (
     EVERYTHING,
+    Filter,
     Index,
     Progress,
     UpdateReport,
     check_ids,
     is_indexed,
 )
+from copilot_runtime.extensions.knowledge.rdf.terms import parse_triples
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import ObjectNotFound, Storage
 

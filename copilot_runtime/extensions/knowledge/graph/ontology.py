@@ -1,25 +1,17 @@
-"""Derive the ontology of a graph: its classes and their properties.
+"""The ontology of a graph: its values, the options of the index, and SHACL shapes in Turtle."""
 
-It is derived from all triples at once, so that their order does not matter: first the types of
-all subjects, then what they have.
-"""
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, time
-from typing import Literal
+import pyoxigraph
 
-import numpy as np
-from numpy.typing import NDArray
-
-from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.knowledge.graph.subjects import Labels, find_labels, local_name
-from copilot_runtime.extensions.knowledge.graph.table import Mask, Numbers, Snapshot
-from copilot_runtime.extensions.knowledge.graph.visibility import Visibility
-from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, SCHEMA, XSD
-
-Int64s = NDArray[np.int64]
+from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
+from copilot_runtime.base.jsonvalue import JsonValue
+from copilot_runtime.extensions.knowledge.graph.sparql import SparqlLimits
+from copilot_runtime.extensions.knowledge.graph.subjects import local_name
+from copilot_runtime.extensions.knowledge.graph.terms import Prefixes, make_iri
+from copilot_runtime.extensions.knowledge.rdf.terms import SCHEMA
 
 ONE_WAY = frozenset(
     f"{SCHEMA}{name}"
@@ -27,25 +19,7 @@ ONE_WAY = frozenset(
 )
 """Predicates that have no inverse."""
 
-STRING = f"{XSD}string"
-LANGUAGE_STRING = f"{RDF}langString"
-
 Nodes = Literal["iri", "literal", "any"]
-
-_MOST_TYPES = 32
-"""Maximum number of classes of a thing; one with more counts as untyped."""
-_MOST_PROPERTIES = 10_000
-"""Maximum number of properties of all classes; the rarest are left out."""
-_MOST_ALTERNATIVES = 32
-"""Maximum number of classes or datatypes of a property; with more it is unrestricted."""
-_MOST_CANDIDATES = 200
-"""Maximum number of predicates between two classes compared as inverses, the most frequent."""
-_MOST_CLASS_LINKS = 8_000_000
-"""Links, once for each pair of the classes of their ends, that are looked at for inverses."""
-_MOST_SHARED_LINKS = 4_000_000
-"""Of these, together with those of the other direction."""
-_MOST_PAIRS = 20_000
-"""Of predicates that may be inverses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,441 +106,155 @@ class Ontology:
     triples: int = 0
 
 
-def derive_ontology(
-    snapshot: Snapshot,
-    visibility: Visibility,
-    settings: OntologySettings,
-    vocabulary: Iterable[Sequence[str]],
-) -> Ontology:
-    """Return the ontology of the visible part of a graph."""
-    rows = snapshot.distinct_rows(visibility.all_rows())
-    labels = find_labels(snapshot, visibility, vocabulary)
-    return _Derivation(snapshot, rows, settings, labels).ontology()
+SectionT = TypeVar("SectionT")
+
+SparqlStore = Literal["memory", "disk"]
 
 
-class _Derivation:
-    """One pass through the types of all subjects, and one through everything else."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOptions:
+    """The options of the graph index."""
 
-    def __init__(
-        self, snapshot: Snapshot, rows: Numbers, settings: OntologySettings, labels: Labels
-    ) -> None:
-        self._terms = snapshot.terms
-        self._settings = settings
-        self._labels = labels
-        self._triple_count = len(rows)
-        kinds = np.frombuffer(self._terms.kinds[: snapshot.term_count], np.int32)
-        subjects, predicates, objects = (
-            column[rows].astype(np.int64) for column in snapshot.columns
-        )
-        is_type = (predicates == snapshot.number_of(str(RDF_TYPE))) & (kinds[objects] == 0)
-        self._size = snapshot.term_count
-        self._types = _find_types(subjects[is_type], objects[is_type], self._size)
-        rest = predicates != snapshot.number_of(str(RDF_TYPE))
-        self._subjects = subjects[rest]
-        self._predicates = predicates[rest]
-        self._objects = objects[rest]
-        self._kinds = kinds[self._objects]
-        self._uses = np.bincount(self._predicates, minlength=self._size)
-
-    def ontology(self) -> Ontology:
-        """Return all classes."""
-        classes, counts = np.unique(self._types.targets, return_counts=True)
-        instances = {int(c): int(n) for c, n in zip(classes, counts, strict=True)}
-        inverses = self._find_inverses()
-        properties = self._find_properties(instances, inverses)
-        found = [
-            OntologyClass(
-                iri=self._iri(class_),
-                instances=count,
-                labels=tuple(sorted(self._labels.get(self._iri(class_), ()))),
-                properties=tuple(
-                    sorted(
-                        properties.get(class_, ()),
-                        key=lambda item: (item.is_inverse, -item.instances, -item.uses, item.path),
-                    )
-                ),
-            )
-            for class_, count in instances.items()
-        ]
-        found.sort(key=lambda item: (-item.instances, item.iri))
-        return Ontology(tuple(found), self._triple_count)
-
-    def _find_properties(
-        self, instances: Mapping[int, int], inverses: "Mapping[_Direction, int]"
-    ) -> dict[int, list[OntologyProperty]]:
-        """Return the properties of each class, the inverse ones last."""
-        found: dict[int, list[OntologyProperty]] = {}
-        forward = self._group(self._subjects, np.arange(len(self._subjects)))
-        for (class_, predicate), triples in forward.items():
-            item = self._describe(
-                class_, predicate, triples, self._subjects, self._objects, instances
-            )
-            inverse = inverses.get((class_, predicate, self._number(item.dominant)), -1)
-            if inverse >= 0:
-                item = replace(item, inverse=self._iri(inverse))
-            found.setdefault(class_, []).append(item)
-        paths = {
-            (class_, inverse): predicate for (class_, predicate, _), inverse in inverses.items()
-        }
-        predicates = np.asarray(sorted({inverse for _, inverse in paths}), np.int64)
-        links = np.flatnonzero((self._kinds == 0) & np.isin(self._predicates, predicates))
-        for (class_, inverse), triples in self._group(self._objects, links).items():
-            predicate = paths.get((class_, inverse))
-            if predicate is None:
-                continue
-            item = self._describe(
-                class_, inverse, triples, self._objects, self._subjects, instances
-            )
-            same = self._are_mirrored(forward.get((class_, predicate)), triples)
-            mirrors = self._iri(predicate) if same else ""
-            found.setdefault(class_, []).append(replace(item, is_inverse=True, mirrors=mirrors))
-        return found
-
-    def _group(self, nodes: Int64s, triples: Int64s) -> dict[tuple[int, int], Int64s]:
-        """Group triples by predicate and by the classes of the given nodes."""
-        which, classes = self._types.expand(nodes[triples])
-        members = triples[which]
-        keys = classes * self._size + self._predicates[members]
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        runs = [*_runs(keys)]
-        if len(runs) > _MOST_PROPERTIES:
-            runs.sort(key=lambda run: (run[0] - run[1], *self._names(int(keys[run[0]]))))
-            runs = sorted(runs[:_MOST_PROPERTIES])
-        return {
-            divmod(int(keys[start]), self._size): members[order[start:stop]] for start, stop in runs
-        }
-
-    def _names(self, key: int) -> tuple[str, str]:
-        class_, predicate = divmod(key, self._size)
-        return self._iri(class_), self._iri(predicate)
-
-    def _describe(
-        self,
-        class_: int,
-        predicate: int,
-        triples: Int64s,
-        nodes: Int64s,
-        values: Int64s,
-        instances: Mapping[int, int],
-    ) -> OntologyProperty:
-        """Return one property of a class, from the triples of its instances."""
-        _, counts = np.unique(nodes[triples], return_counts=True)
-        kinds = (
-            self._kinds[triples] if values is self._objects else np.zeros(len(triples), np.int32)
-        )
-        is_literal, is_iri = kinds > 0, kinds == 0
-        classes, dominant = self._classes_of(values[triples][is_iri])
-        nodes_kind: Nodes = "any"
-        if is_iri.all():
-            nodes_kind = "iri"
-        elif is_literal.all():
-            nodes_kind = "literal"
-        return OntologyProperty(
-            path=self._iri(predicate),
-            instances=len(counts),
-            uses=int(self._uses[predicate]),
-            min_count=int(counts.min()) if len(counts) == instances[class_] else 0,
-            max_count=int(counts.max()),
-            nodes=nodes_kind,
-            datatypes=self._datatypes_of(values[triples][is_literal], kinds[is_literal]),
-            classes=classes if nodes_kind == "iri" else (),
-            dominant=dominant,
-        )
-
-    def _classes_of(self, values: Int64s) -> tuple[tuple[tuple[str, int], ...], str]:
-        """Return the classes that cover all values, if each has one, and the dominant class."""
-        which, classes = self._types.expand(values)
-        if not len(classes):
-            return (), ""
-        order = np.argsort(classes, kind="stable")
-        classes, members = classes[order], which[order]
-        groups = [
-            (start - stop, self._iri(int(classes[start])), members[start:stop])
-            for start, stop in _runs(classes)
-        ]
-        groups.sort(key=lambda group: group[:2])
-        typed = len(np.unique(which))
-        dominant = groups[0][1] if -groups[0][0] > self._settings.dominance * typed else ""
-        if typed < len(values):
-            return (), dominant
-        cover: list[tuple[str, int]] = []
-        is_open = np.ones(len(values), np.bool_)
-        for count, name, things in groups:
-            if is_open[things].any():
-                is_open[things] = False
-                cover.append((name, -count))
-            if len(cover) > _MOST_ALTERNATIVES:
-                return (), dominant
-        return tuple(cover), dominant
-
-    def _datatypes_of(self, values: Int64s, kinds: Numbers) -> tuple[str, ...]:
-        """Return the datatypes of literals; empty if too many, or if a literal is malformed."""
-        numbers, counts = np.unique(kinds, return_counts=True)
-        suffixes = [self._terms.suffixes[number] for number in numbers.tolist()]
-        for number, suffix in zip(numbers.tolist(), suffixes, strict=True):
-            pattern = _LEXICAL.get(suffix[3:-1].removeprefix(XSD))
-            texts = self._terms.texts
-            if pattern is not None and not all(
-                _is_well_formed(texts[value][1 : -len(suffix) - 1], pattern)
-                for value in np.unique(values[kinds == number]).tolist()
-            ):
-                return ()
-        order = sorted(zip((-counts).tolist(), suffixes, strict=True))
-        names = dict.fromkeys(_datatype(suffix) for _, suffix in order)
-        return tuple(names) if len(names) <= _MOST_ALTERNATIVES else ()
-
-    def _are_mirrored(self, own: Int64s | None, triples: Int64s) -> bool:
-        """Return whether an inverse path has the same values as a predicate, for all of a class."""
-        if own is None:
-            return False
-        forward = _pairs(self._subjects[own], self._objects[own], self._size)
-        backward = _pairs(self._objects[triples], self._subjects[triples], self._size)
-        return bool(
-            (self._kinds[own] == 0).all()
-            and np.array_equal(np.unique(forward), np.unique(backward))
-        )
-
-    def _find_inverses(self) -> "dict[_Direction, int]":
-        """Return for (class, predicate, class of objects) the predicate of the other direction.
-
-        As often, by the ratios of the settings, and mostly between the same things; each
-        predicate has one partner, which may be itself.
-        """
-        links, starts, ends = self._find_class_links()
-        which, first = _number_rows(starts, ends, self._predicates[links])
-        directions: list[_Direction] = [
-            *zip(
-                *(column[first].tolist() for column in (starts, self._predicates[links], ends)),
-                strict=True,
-            )
-        ]
-        counts = np.bincount(which, minlength=len(directions))
-        usable = self._choose_candidates(directions, counts)
-        one, other, shared = self._count_shared(links, starts, ends, which, usable)
-        if not self._settings.min_mirrored:
-            one, other, shared = _add_pairs(directions, usable, one, other, shared)
-        chosen = np.flatnonzero(self._may_be_inverses(one, other, counts, shared))
-        fewest = np.minimum(counts[one], counts[other])
-        chosen = chosen[np.lexsort((-fewest[chosen], -shared[chosen]))][:_MOST_PAIRS]
-        pairs = (column[chosen].tolist() for column in (one, other, shared, fewest))
-        return self._match(directions, zip(*pairs, strict=True))
-
-    def _match(
-        self, directions: "Sequence[_Direction]", pairs: Iterable[tuple[int, int, int, int]]
-    ) -> "dict[_Direction, int]":
-        """Choose partners, those with the most links in common first."""
-        candidates: list[tuple[tuple[object, ...], _Direction, int]] = []
-        for one, other, shared, fewest in pairs:
-            iris = [self._iri(part) for part in directions[one]]
-            names = sorted((iris[1], self._iri(directions[other][1])))
-            candidates.append(
-                ((-shared, -fewest, names, iris), directions[one], directions[other][1])
-            )
-        candidates.sort()
-        partners: dict[int, int] = {}
-        found: dict[_Direction, int] = {}
-        for _, direction, other in candidates:
-            own = direction[1]
-            if partners.get(own, other) == other and partners.get(other, own) == own:
-                partners[own], partners[other] = other, own
-                found[direction] = other
-        return found
-
-    def _find_class_links(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Return links between things, once for each class of subject and object, with these."""
-        one_way = [self._number(iri) for iri in self._settings.one_way]
-        links = np.flatnonzero(
-            (self._kinds == 0) & ~np.isin(self._predicates, np.asarray(one_way, np.int64))
-        )
-        sizes = self._types.count(self._subjects[links]) * self._types.count(self._objects[links])
-        links = links[_find_small(sizes, _MOST_CLASS_LINKS)]
-        which, ends = self._types.expand(self._objects[links])
-        links = links[which]
-        which, starts = self._types.expand(self._subjects[links])
-        return links[which], starts, ends[which]
-
-    def _choose_candidates(self, directions: "Sequence[_Direction]", counts: Int64s) -> Mask:
-        """Return which directions are among the most frequent ones between their classes."""
-        usable = np.ones(len(directions), np.bool_)
-        by_classes: dict[tuple[int, int], list[int]] = {}
-        for number, (start, _, end) in enumerate(directions):
-            by_classes.setdefault((start, end), []).append(number)
-        for numbers in by_classes.values():
-            if len(numbers) > _MOST_CANDIDATES:
-                numbers.sort(key=lambda at: (-int(counts[at]), self._iri(directions[at][1])))
-                usable[numbers[_MOST_CANDIDATES:]] = False
-        return usable
-
-    def _count_shared(
-        self, links: Int64s, starts: Int64s, ends: Int64s, directions: Int64s, usable: Mask
-    ) -> tuple[Int64s, Int64s, Int64s]:
-        """Return pairs of directions, and the number of links that they share."""
-        pairs = _pairs(self._subjects[links], self._objects[links], self._size)
-        back = _pairs(self._objects[links], self._subjects[links], self._size)
-        chosen = usable[directions]
-        chosen &= np.isin(pairs, back[chosen])
-        pairs, back, starts, ends = (column[chosen] for column in (pairs, back, starts, ends))
-        directions = directions[chosen]
-        keys, _ = _number_rows(
-            np.concatenate([pairs, back]),
-            np.concatenate([starts, ends]),
-            np.concatenate([ends, starts]),
-        )
-        forward, backward = keys[: len(pairs)], keys[len(pairs) :]
-        others = _Links(backward, directions, 2 * len(pairs))
-        few = _find_small(others.count(forward), _MOST_SHARED_LINKS)
-        which, targets = others.expand(forward[few])
-        size = max(1, len(usable))
-        both, shared = np.unique(_pairs(directions[few][which], targets, size), return_counts=True)
-        return both // size, both % size, shared
-
-    def _may_be_inverses(self, one: Int64s, other: Int64s, counts: Int64s, shared: Int64s) -> Mask:
-        low, high = self._settings.min_inverse_ratio, self._settings.max_inverse_ratio
-        forward, backward = counts[one], counts[other]
-        ratio = forward / backward
-        is_balanced = (low <= ratio) & (ratio <= high) & (low <= 1 / ratio) & (1 / ratio <= high)
-        enough = shared >= self._settings.min_mirrored * np.minimum(forward, backward)
-        # a predicate is as frequent as itself: that says nothing
-        return np.where(one == other, shared >= low * forward, is_balanced & enough)
-
-    def _iri(self, number: int) -> str:
-        return self._terms.texts[number][1:-1]
-
-    def _number(self, iri: str) -> int:
-        number = self._terms.number(f"<{iri}>") if iri else None
-        return -1 if number is None else number
+    prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Short names of namespaces, besides the built-in ones."""
+    vocabulary: str = ""
+    """Turtle in which classes have other names: `schema:Person skos:altLabel "Individual"`."""
+    sparql_store: SparqlStore = "memory"
+    """Where SPARQL is evaluated: in memory (400 bytes for each triple and each group of people who
+    see the same), or in temporary files."""
+    sparql: SparqlLimits = field(default_factory=SparqlLimits)
+    ontology: OntologySettings = field(default_factory=OntologySettings)
 
 
-_Direction = tuple[int, int, int]
-"""The class of the subjects, the predicate, and the class of the objects."""
-
-
-class _Links:
-    """A mapping of each node to any number of targets."""
-
-    def __init__(self, sources: Int64s, targets: Int64s, size: int) -> None:
-        order = np.argsort(sources, kind="stable")
-        self.targets = targets[order]
-        self._starts = np.zeros(size + 1, np.int64)
-        np.cumsum(np.bincount(sources, minlength=size), out=self._starts[1:])
-
-    def count(self, nodes: Int64s) -> Int64s:
-        """Return the number of targets of each node."""
-        return self._starts[nodes + 1] - self._starts[nodes]
-
-    def expand(self, nodes: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the targets of nodes, and the position of the source node of each."""
-        counts = self.count(nodes)
-        which = np.repeat(np.arange(len(nodes)), counts)
-        first = np.repeat(self._starts[nodes] - (np.cumsum(counts) - counts), counts)
-        return which, self.targets[first + np.arange(len(which))]
-
-
-def _find_types(subjects: Int64s, classes: Int64s, size: int) -> _Links:
-    """Return the classes of each subject; a subject with too many has none."""
-    few = np.bincount(subjects, minlength=size) <= _MOST_TYPES
-    return _Links(subjects[few[subjects]], classes[few[subjects]], size)
-
-
-def _add_pairs(
-    directions: "Sequence[_Direction]", usable: Mask, *pairs: Int64s
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Return pairs of directions with those that share no link."""
-    by_classes: dict[tuple[int, int], list[int]] = {}
-    for number in np.flatnonzero(usable).tolist():
-        start, _, end = directions[number]
-        by_classes.setdefault((start, end), []).append(number)
-    counts = {(one, other): shared for one, other, shared in zip(*map(list, pairs), strict=True)}
-    every = {
-        (one, other): counts.get((one, other), 0)
-        for (start, end), numbers in by_classes.items()
-        for one in numbers
-        for other in by_classes.get((end, start), ())
+def read_options(options: Mapping[str, JsonValue], where: str = "graph") -> GraphOptions:
+    """Read options; missing ones have defaults. Raises `ConfigurationFailed`."""
+    values = dict(options)
+    sections = {
+        "sparql": _read_section(SparqlLimits, values.get("sparql"), f"{where}.sparql"),
+        "ontology": _read_ontology(values.get("ontology"), f"{where}.ontology", _names(values)),
     }
-    rows = np.asarray([(*pair, shared) for pair, shared in every.items()], np.int64).reshape(-1, 3)
-    return rows[:, 0], rows[:, 1], rows[:, 2]
+    prefixes = _names(values)
+    if values.get("sparql_store", "memory") not in ("memory", "disk"):
+        raise ConfigurationFailed(f"{where}.sparql_store must be 'memory' or 'disk'.")
+    return _read_section(GraphOptions, {**values, **sections, "prefixes": prefixes}, where)
 
 
-def _find_small(sizes: Int64s, most: int) -> Mask:
-    """Return a mask of the smallest sizes whose sum does not exceed `most`.
-
-    Things with many classes or links would multiply the work.
-    """
-    in_order = np.sort(sizes)
-    beyond = np.flatnonzero(np.cumsum(in_order) > most)
-    return sizes < in_order[beyond[0]] if len(beyond) else np.ones(len(sizes), np.bool_)
+def _names(values: Mapping[str, JsonValue]) -> dict[str, str]:
+    prefixes = values.get("prefixes") or {}
+    if not isinstance(prefixes, Mapping):
+        raise ConfigurationFailed("The prefixes of a graph must be names with their namespaces.")
+    return {str(name): str(namespace) for name, namespace in prefixes.items()}
 
 
-def _number_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the number of each row among the different ones, and where each of these is first."""
-    order = np.lexsort(columns)
-    is_first = np.ones(len(order), np.bool_)
-    if len(order):
-        is_first[1:] = False
-        for column in columns:
-            values = column[order]
-            is_first[1:] |= values[1:] != values[:-1]
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(is_first) - 1
-    return numbers, order[is_first]
+def _read_ontology(value: JsonValue, where: str, prefixes: Mapping[str, str]) -> OntologySettings:
+    """Read the settings of the ontology; predicates may have prefixes."""
+    if isinstance(value, Mapping) and "one_way" in value:
+        names: Any = value["one_way"]
+        if not isinstance(names, list):
+            raise ConfigurationFailed(f"{where}.one_way must be a list of predicates.")
+        expand = Prefixes(prefixes).expand
+        iris = frozenset(make_iri(expand(str(name)) or str(name)).value for name in names)
+        value = {**value, "one_way": iris}
+    return _read_section(OntologySettings, value, where)
 
 
-def _runs(keys: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each run of equal values in sorted keys."""
-    if len(keys):
-        ends = [*(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
-        yield from zip([0, *ends], ends, strict=False)
+def _read_section(section: type[SectionT], value: JsonValue, where: str) -> SectionT:
+    """Build a section from a mapping, checked against the types of its defaults."""
+    values: Any = {} if value is None else value
+    if not isinstance(values, Mapping):
+        raise ConfigurationFailed(f"{where} must be an object.")
+    default: Any = section()
+    names = [item.name for item in fields(default)]
+    for name, item in values.items():
+        if name not in names:
+            raise UnknownName(f"option of {where}", str(name), names)
+        if not _fits(item, getattr(default, name)):
+            kind = type(getattr(default, name)).__name__
+            raise ConfigurationFailed(f"{where}.{name} must be of the type {kind}, not {item!r}.")
+    return section(**values)
 
 
-def _pairs(one: Int64s, two: Int64s, size: int) -> Int64s:
-    return one * size + two
+def _fits(value: object, default: object) -> bool:
+    """Return whether a value has the type of a default."""
+    if isinstance(default, int | float):
+        kinds = int if isinstance(default, int) else int | float
+        return isinstance(value, kinds) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, type(default))
 
 
-def _datatype(suffix: str) -> str:
-    if not suffix:
-        return STRING
-    return LANGUAGE_STRING if suffix.startswith("@") else suffix[3:-1]
+_ALWAYS = ("rdf", "rdfs", "sh", "dct", "schema", "foaf")
+"""Prefixes that are always declared."""
 
 
-def _is_well_formed(text: str, pattern: re.Pattern[str]) -> bool:
-    """Return whether a text is a valid literal of a datatype; dates must exist."""
-    if pattern.fullmatch(text) is None:
-        return False
-    try:
-        if pattern in (_DATE, _DATE_TIME):
-            datetime.fromisoformat(text[:19] if pattern is _DATE_TIME else text[:10])
-        elif pattern is _TIME:
-            time.fromisoformat(text[:8])
-    except ValueError:
-        return False
-    return True
+def write_shapes(ontology: Ontology, prefixes: Prefixes) -> str:
+    """Return a SHACL shape for each class, to which its instances conform."""
+    shapes = "\n".join(_write_class(item, prefixes) for item in ontology.classes)
+    names = [
+        *_ALWAYS,
+        *(name for name in prefixes if name not in _ALWAYS and f" {name}:" in shapes),
+    ]
+    header = "".join(f"@prefix {name}: <{prefixes[name]}>.\n" for name in names)
+    return f"{header}\n{shapes}"
 
 
-_ZONE = r"(?:Z|[+-]\d\d:\d\d)?"
-_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
-_DATE = re.compile(rf"\d{{4}}-\d\d-\d\d{_ZONE}", re.ASCII)
-_TIME = re.compile(rf"\d\d:\d\d:\d\d(?:\.\d+)?{_ZONE}", re.ASCII)
-_DATE_TIME = re.compile(rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?{_ZONE}", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
-_COUNT = re.compile(r"\+?\d+", re.ASCII)
-_DOUBLE = re.compile(rf"{_NUMBER}(?:[eE][+-]?\d+)?|[+-]?INF|NaN", re.ASCII)
-_DURATION = re.compile(
-    r"-?P(?=.)(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?",
-    re.ASCII,
-)
+def _write_class(item: OntologyClass, prefixes: Prefixes) -> str:
+    iri = prefixes.shorten(item.iri)
+    name = item.name or item.iri
+    statements = [
+        f"{prefixes.shorten(f'{item.iri}Shape')} a sh:NodeShape",
+        f"sh:targetClass {iri}",
+        f"dct:source {iri}",
+        f"dct:description {_text(f'Shape for {name} instances')}",
+        f"sh:name {_text(name)}",
+        *(f"skos:altLabel {_text(label)}" for label in item.labels),
+        f"rdfs:comment {_text(f'Instances: {item.instances}')}",
+    ]
+    if item.properties:
+        shapes = ", ".join(_write_property(part, prefixes) for part in item.properties)
+        statements.append(f"sh:property {shapes}")
+    return ";\n    ".join(statements) + ".\n"
 
-_LEXICAL = {
-    **dict.fromkeys(("integer", "int", "long", "short", "byte"), _INTEGER),
-    **dict.fromkeys(("nonNegativeInteger", "unsignedInt"), _COUNT),
-    **dict.fromkeys(("double", "float"), _DOUBLE),
-    "decimal": re.compile(_NUMBER, re.ASCII),
-    "boolean": re.compile(r"true|false|0|1"),
-    "date": _DATE,
-    "dateTime": _DATE_TIME,
-    "time": _TIME,
-    "gYear": re.compile(rf"-?\d{{4,}}{_ZONE}", re.ASCII),
-    "gYearMonth": re.compile(rf"-?\d{{4,}}-(?:0[1-9]|1[0-2]){_ZONE}", re.ASCII),
-    "duration": _DURATION,
-}
-"""Lexical forms of XML Schema datatypes; others are not checked."""
+
+def _write_property(item: OntologyProperty, prefixes: Prefixes) -> str:
+    statements = ";\n  ".join(("a sh:PropertyShape", *_constraints(item, prefixes)))
+    return f"[\n  {statements}\n]"
+
+
+def _constraints(item: OntologyProperty, prefixes: Prefixes) -> Iterator[str]:
+    path = prefixes.shorten(item.path)
+    yield f"sh:path [ sh:inversePath {path} ]" if item.is_inverse else f"sh:path {path}"
+    yield f"sh:name {_text(f'inverse of {item.name}' if item.is_inverse else item.name)}"
+    yield f"rdfs:comment {_text(_describe(item, prefixes))}"
+    if item.min_count:
+        yield "sh:minCount 1"
+    if item.max_count == 1:
+        yield "sh:maxCount 1"
+    if item.nodes == "iri":
+        yield "sh:nodeKind sh:IRI"
+        yield from _alternatives("sh:class", [name for name, _ in item.classes], prefixes)
+    if item.nodes == "literal":
+        yield "sh:nodeKind sh:Literal"
+        yield from _alternatives("sh:datatype", [*item.datatypes], prefixes)
+    if item.mirrors:
+        yield f"sh:equals {prefixes.shorten(item.mirrors)}"
+
+
+def _alternatives(constraint: str, names: list[str], prefixes: Prefixes) -> Iterator[str]:
+    if len(names) == 1:
+        yield f"{constraint} {prefixes.shorten(names[0])}"
+    elif names:
+        parts = " ".join(f"[ {constraint} {prefixes.shorten(name)} ]" for name in names)
+        yield f"sh:or ( {parts} )"
+
+
+def _describe(item: OntologyProperty, prefixes: Prefixes) -> str:
+    parts = [f"Instances: {item.instances}"]
+    if item.dominant and len(item.classes) != 1:
+        parts.append(f"mostly {local_name(item.dominant)}")
+    if item.inverse:
+        parts.append(f"inverse: {prefixes.shorten(item.inverse)}")
+    return ", ".join(parts)
+
+
+def _text(text: str) -> str:
+    return str(pyoxigraph.Literal(text))

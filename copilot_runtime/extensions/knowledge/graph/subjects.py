@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from copilot_runtime.extensions.knowledge.graph.table import Snapshot
+from copilot_runtime.extensions.knowledge.graph.table import Snapshot, Visibility
 from copilot_runtime.extensions.knowledge.graph.terms import PREFIXES, Prefixes, TermQuery
-from copilot_runtime.extensions.knowledge.graph.visibility import Visibility
-from copilot_runtime.extensions.knowledge.namespaces import RDF_TYPE
+from copilot_runtime.extensions.knowledge.rdf.terms import RDF_TYPE
 
 ALTERNATIVE_LABEL = f"{PREFIXES['skos']}altLabel"
 _SHAPE = "Shape"

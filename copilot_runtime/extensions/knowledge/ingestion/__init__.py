@@ -2,19 +2,19 @@
 
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition
 from copilot_runtime.extensions.knowledge.ingestion.documents import Document, read_document
-from copilot_runtime.extensions.knowledge.ingestion.lock import IngestionBusy
-from copilot_runtime.extensions.knowledge.ingestion.pipeline import (
-    COPILOT_LD_FORM,
-    Ingestion,
-    ItemForm,
-    Provenance,
-)
-from copilot_runtime.extensions.knowledge.ingestion.processor import Processor, ProcessReport
-from copilot_runtime.extensions.knowledge.ingestion.report import (
+from copilot_runtime.extensions.knowledge.ingestion.journal import (
+    IngestionBusy,
     IngestProgress,
     IngestReport,
     ProgressHook,
     SourceStatus,
+)
+from copilot_runtime.extensions.knowledge.ingestion.pipeline import Ingestion, Provenance
+from copilot_runtime.extensions.knowledge.ingestion.processor import (
+    COPILOT_LD_FORM,
+    ItemForm,
+    Processor,
+    ProcessReport,
 )
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.base.errors import LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.knowledge.ingestion import pdf
+from copilot_runtime.extensions.knowledge.ingestion import sandbox
 from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     Chunk,
     ChunkPosition,
@@ -377,7 +377,7 @@ def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk
 def _read_pdf(data: bytes) -> Document:
     if find_spec("pypdf") is None:
         raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
-    result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data)
+    result: Any = run_in_sandbox(sandbox.__file__, "extract_pages", data)
     passages = (
         Chunk(text, ChunkPosition(page=number))
         for number, page in enumerate(result["pages"], 1)

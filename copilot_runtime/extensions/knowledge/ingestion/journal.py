@@ -1,4 +1,4 @@
-"""The journal of ingested files, which makes ingestion incremental.
+"""The journal of ingested files, which makes ingestion incremental, its reports and its lock.
 
 The journal has a line for each file that was read, could not be read, or vanished, and one
 whenever all resources were brought up to date. What a file gave is in a record beside it, which is
@@ -6,16 +6,89 @@ written before the line that names it, and never changed. A process may end betw
 what has no line is done again, and what is not up to date is compared again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_list, get_text
-from copilot_runtime.extensions.knowledge.ingestion.report import SourceStatus
 from copilot_runtime.storage import Storage
 from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+from copilot_runtime.storage.lock import StorageLock
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """The progress of an ingestion."""
+
+    stage: Literal["read", "store"]
+    """Files are read first, and then resources are stored."""
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """The status of a file at its last attempt."""
+
+    name: str
+    state: Literal["taken in", "in part", "failed"]
+    message: str = ""
+    """The parts that could not be read, with the reason."""
+
+
+ProgressHook = Callable[[IngestProgress], None]
+
+
+@dataclass
+class IngestReport:
+    """The results of an ingestion: files and resources."""
+
+    new: list[str] = field(default_factory=list[str])
+    changed: list[str] = field(default_factory=list[str])
+    unchanged: int = 0
+    removed: list[str] = field(default_factory=list[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Errors by file. Earlier contributions of the file are kept."""
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """Files in folders that no reader is for, such as pictures, and of which type they are; and
+    symbolic links that lead out of the folder that was named."""
+    unmatched: list[str] = field(default_factory=list[str])
+    """Patterns that match no file."""
+    warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Parts of files that could not be read."""
+    empty: list[str] = field(default_factory=list[str])
+    """New or changed files without content."""
+    resources: int = 0
+    """Number of new and changed resources that were stored."""
+    deleted: int = 0
+    """Number of removed resources."""
+    triples: int = 0
+    """Number of triples in the stored resources."""
+    seconds: float = 0.0
+
+    def encode(self) -> JsonObject:
+        """Return the JSON form."""
+        return {
+            "new": [*self.new],
+            "changed": [*self.changed],
+            "unchanged": self.unchanged,
+            "removed": [*self.removed],
+            "failed": {**self.failed},
+            "skipped": {**self.skipped},
+            "unmatched": [*self.unmatched],
+            "warnings": {name: [*texts] for name, texts in self.warnings.items()},
+            "empty": [*self.empty],
+            "resources": self.resources,
+            "deleted": self.deleted,
+            "triples": self.triples,
+            "seconds": round(self.seconds, 3),
+        }
+
 
 _KEY = "ingestion/journal.jsonl"
 _RECORDS = "ingestion/records/"
@@ -243,3 +316,50 @@ def _decode_contribution(value: JsonObject) -> Contribution:
         if isinstance(chunks, dict)
         else {},
     )
+
+
+_LOCK_KEY = "ingestion/lock.json"
+
+
+class IngestionBusy(CopilotError):
+    """Another ingestion of the same storage is running."""
+
+    code = "INGESTION_BUSY"
+    status_code = 409
+    visibility = "banner"
+    severity = "warning"
+    retryable = True
+
+
+class IngestionLock(StorageLock):
+    """The lock of a running ingestion."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage, _LOCK_KEY)
+
+    def check(self) -> None:
+        """Raise `IngestionBusy` if the lock was lost to another process, or has expired."""
+        if self.is_lost:
+            raise IngestionBusy(
+                "This ingestion was not heard of for a while: another one took over, or may.",
+                hint="Run it again: what is left to do will be done.",
+            )
+
+
+@asynccontextmanager
+async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenerator[IngestionLock]:
+    """Hold the lock of a storage, and yield it.
+
+    Raises `IngestionBusy` if it is taken, unless `wait` is set. The lock of a process that was
+    killed is taken over.
+    """
+    lock = IngestionLock(storage)
+    if wait:
+        await lock.wait()
+    elif not await lock.take():
+        raise IngestionBusy(
+            f"Another ingestion of this storage is running ({lock.holder}).",
+            hint="Wait for its end, or let this one wait for it.",
+        )
+    async with lock.hold():
+        yield lock

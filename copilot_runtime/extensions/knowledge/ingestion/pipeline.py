@@ -7,63 +7,52 @@ resource to which no file gives anything any more is removed.
 """
 
 import asyncio
-import hashlib
-import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
-from urllib.parse import quote, urljoin
 
 from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.concurrency import call
-from copilot_runtime.base.errors import CopilotError, StoreFailed
+from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
-from copilot_runtime.extensions.knowledge.identifiers import Identifier, check_base, hash_values
-from copilot_runtime.extensions.knowledge.ingestion.documents import (
-    HTML,
-    Document,
-    UnsupportedType,
-    detect_media_type,
-    read_document,
-    read_html_text,
-)
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, check_base
 from copilot_runtime.extensions.knowledge.ingestion.journal import (
     Contribution,
     IngestionJournal,
-    SourceEntry,
-    load_journal,
-)
-from copilot_runtime.extensions.knowledge.ingestion.lock import IngestionLock, lock_ingestion
-from copilot_runtime.extensions.knowledge.ingestion.processor import Processor
-from copilot_runtime.extensions.knowledge.ingestion.report import (
+    IngestionLock,
     IngestProgress,
     IngestReport,
     ProgressHook,
     SourceStatus,
+    load_journal,
+    lock_ingestion,
+)
+from copilot_runtime.extensions.knowledge.ingestion.processor import (
+    JSONLD_FORM,
+    READ_BATCH,
+    ItemForm,
+    SourceReader,
+    identify_item,
 )
 from copilot_runtime.extensions.knowledge.ingestion.sources import (
     LEADS_OUT,
     Discovery,
-    Source,
     discover_sources,
 )
-from copilot_runtime.extensions.knowledge.namespaces import RDFS, SCHEMA
-from copilot_runtime.extensions.knowledge.rdf import (
-    read_page,
-    write_jsonld,
+from copilot_runtime.extensions.knowledge.rdf.jsonld import write_jsonld
+from copilot_runtime.extensions.knowledge.rdf.terms import (
+    RDFS,
+    SCHEMA,
+    get_value,
+    order_types_first,
+    parse_triples,
     write_nquads,
     write_turtle,
 )
-from copilot_runtime.extensions.knowledge.rdf.canonical import LONG, SHORT
-from copilot_runtime.extensions.knowledge.rdf.triples import (
-    get_value,
-    order_types_first,
-    read_ntriples,
-)
-from copilot_runtime.extensions.knowledge.resources import ContentFormat, Resource, ResourceIndex
+from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.spans import start_ingest_step_span
 from copilot_runtime.storage import Storage
 from copilot_runtime.telemetry import Span, semconv, trace_block
@@ -73,27 +62,9 @@ BASE = "https://example.invalid/"
 T = TypeVar("T")
 _Stage = Callable[[int, int], None]
 
-_VERSION = "2"
-"""Version of the readers; a new one makes all files be read again."""
-_BATCH = 16
 _STORE_BATCH = 200
 
 _TITLES = (f"{SCHEMA}name", f"{SCHEMA}headline", f"{SCHEMA}title", f"{RDFS}label")
-
-
-@dataclass(frozen=True, slots=True)
-class ItemForm:
-    """The form in which things of pages are stored as resources."""
-
-    format: ContentFormat = "jsonld"
-    digits: int = LONG
-    """Number of hash digits in the names of resources and blank nodes."""
-    described: bool = True
-    """Whether the resource has the title of the thing and its main source file."""
-
-
-COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
-"""As Copilot-LD stores them: of 100,000 things, two have the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +90,7 @@ class Ingestion:
         storage: Storage | None = None,
         *,
         base: str = BASE,
-        form: ItemForm = ItemForm(),
+        form: ItemForm = JSONLD_FORM,
     ) -> None:
         self._resources = resources
         self._storage = storage or resources.storage
@@ -222,7 +193,7 @@ class Ingestion:
         report.skipped.update(dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
         report.failed.update(discovery.unreadable)
         report.unmatched += discovery.unmatched
-        reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
+        reader = SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
         await reader.process(discovery.sources.values(), progress)
         report.new.sort()
@@ -247,7 +218,7 @@ class Ingestion:
         ready: list[_Draft] = []
         done = 0
         files = sorted({name for uri in stale for name in journal.find_sources(uri)})
-        for batch in split_batches(files, _BATCH):
+        for batch in split_batches(files, READ_BATCH):
             lock.check()
             records = await journal.read_records(batch)
             if missing := [name for name in batch if name not in records]:
@@ -290,136 +261,13 @@ class Ingestion:
         """Return the lines of N-Triples of each resource, by URI."""
         statements: dict[str, list[str]] = {}
         for iri, lines in contribution.items.items():
-            statements.setdefault(_item_uri(iri, self._form), []).extend(lines.split("\n"))
+            statements.setdefault(identify_item(iri, self._form), []).extend(lines.split("\n"))
         return statements
 
     def _folder(self) -> Path | None:
         """Return the folder of a local storage, which is excluded from sources, or `None`."""
         path = self._storage.path("folder")
         return path.parent.resolve() if path else None
-
-
-class _SourceReader(Processor[Source]):
-    """Reads new and changed files, and records their contributions in the journal."""
-
-    batch_size = _BATCH
-    lock: IngestionLock | None = None
-    """The ingestion lock; without it, nothing is written."""
-
-    def __init__(
-        self,
-        journal: IngestionJournal,
-        report: IngestReport,
-        base: str,
-        form: ItemForm,
-        files: set[str],
-    ) -> None:
-        self._journal = journal
-        self._report = report
-        self._base = base
-        self._form = form
-        self._files = files
-        self._read: dict[str, tuple[SourceEntry, Contribution]] = {}
-        self._slots = asyncio.Semaphore(max(1, _count_processors() // 2))
-
-    async def discover(self) -> Iterable[Source]:
-        return ()
-
-    def name_item(self, item: Source) -> str:
-        return item.name
-
-    async def process_item(self, item: Source) -> None:
-        before = self._journal.sources.get(item.name)
-        try:
-            async with self._slots:  # the rest of the server goes on meanwhile
-                reading: SourceReading | None = await call(
-                    read_source, item, self._base, self._form, before and before.hash
-                )
-        except UnsupportedType as error:
-            if item.name in self._files:
-                self._report.failed[item.name] = f"{error.message} {error.hint}"
-            else:
-                self._report.skipped[item.name] = error.media_type
-            return
-        except CopilotError as error:
-            self._report.failed[item.name] = " ".join(filter(None, (error.message, error.hint)))
-            return
-        except Exception as error:
-            self._report.failed[item.name] = f"{type(error).__name__}: {error}"
-            raise
-        if reading is None:
-            self._report.unchanged += 1
-            return
-        (self._report.changed if before else self._report.new).append(item.name)
-        if not reading.entry.parts:
-            self._report.empty.append(item.name)
-        if reading.entry.warnings:
-            self._report.warnings[item.name] = [*reading.entry.warnings]
-        self._read[item.name] = (reading.entry, reading.contribution)
-
-    async def finish_batch(self, items: Sequence[Source]) -> None:
-        if self.lock:
-            self.lock.check()
-            await self._journal.write(
-                self._read[item.name] for item in items if item.name in self._read
-            )
-        self._read.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class SourceReading:
-    """The result of reading a file."""
-
-    entry: SourceEntry
-    contribution: Contribution
-
-
-def read_source(
-    source: Source, base: str, form: ItemForm, before: str | None = None
-) -> SourceReading | None:
-    """Read a file; return `None` if its hash equals `before`."""
-    data = source.read()
-    iri = urljoin(base, quote(source.address))
-    settings = f"{_VERSION}\n{iri}\n{form}"
-    digest = hashlib.sha256(data + settings.encode()).hexdigest()
-    if digest == before:
-        return None
-    contribution, warnings = _read_contribution(data, source, iri, form.digits)
-    parts = {
-        _item_uri(iri, form): hash_values(str(form), lines, length=16)
-        for iri, lines in contribution.items.items()
-    }
-    for uri, chunk in contribution.chunks.items():
-        parts[uri] = hash_values(str(chunk), contribution.title, length=16)
-    record = hash_values(source.name, digest)
-    entry = SourceEntry(source.name, digest, source.address, record, parts, warnings)
-    return SourceReading(entry, contribution)
-
-
-def _read_contribution(
-    data: bytes, source: Source, iri: str, digits: int
-) -> tuple[Contribution, list[str]]:
-    warnings: list[str] = []
-    items: dict[str, str] = {}
-    if detect_media_type(data, source.name) == HTML:
-        page = read_page(data, iri, digits)
-        items = {
-            name: "\n".join(f"{triple} ." for triple in triples)
-            for name, triples in page.items.items()
-        }
-        warnings = page.warnings
-        # annotations in the text say what it says; those beside it in a script are no text
-        document = Document(HTML) if page.annotated else read_html_text(page.root)
-    else:
-        document = read_document(data, source.name)
-    parent = f"common.Document.{hash_values(source.name)}"
-    chunks: dict[str, JsonObject] = {}
-    for chunk in document.chunks:
-        id = Identifier("common.Chunk", hash_values(chunk.text), parent)
-        value: JsonObject = {"text": chunk.text, "place": chunk.place.encode(), "iri": iri}
-        chunks.setdefault(str(id), value)
-    title = document.title or source.path.name
-    return Contribution(title, document.media_type, items, chunks), warnings
 
 
 class _Draft:
@@ -452,7 +300,7 @@ class _Draft:
             id = Identifier(type, name, parent, subjects=(str(self._chunk["iri"]),))
             fields = {**self._fields, "place": self._chunk["place"]}
             return Resource(id, str(self._chunk["text"]), "text", "system", fields)
-        triples = order_types_first(read_ntriples(self.lines))
+        triples = order_types_first(parse_triples(self.lines))
         subject = get_value(triples[0].subject)
         id = Identifier(type, name, parent, subjects=(subject,))
         match form.format:
@@ -489,14 +337,3 @@ def _stage(stage: Literal["read", "store"], progress: ProgressHook | None) -> _S
             progress(IngestProgress(stage, done, total))
 
     return report
-
-
-def _count_processors() -> int:
-    """Return the number of processors available to this process."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _item_uri(iri: str, form: ItemForm) -> str:
-    return str(Identifier("common.Message", hash_values(iri, length=form.digits)))

@@ -1,18 +1,47 @@
-"""Process many items in batches, isolating failures."""
+"""Process many items in batches, isolating failures; read the files of an ingestion."""
 
 import asyncio
+import hashlib
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+from urllib.parse import quote, urljoin
 
 from copilot_runtime.base.batches import split_batches
+from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, Misuse
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.extensions.knowledge.ingestion.documents import (
+    HTML,
+    Document,
+    UnsupportedType,
+    detect_media_type,
+    read_document,
+    read_html_text,
+)
+from copilot_runtime.extensions.knowledge.ingestion.journal import (
+    Contribution,
+    IngestionJournal,
+    IngestionLock,
+    IngestReport,
+    SourceEntry,
+)
+from copilot_runtime.extensions.knowledge.ingestion.sources import Source
+from copilot_runtime.extensions.knowledge.rdf.page import LONG, SHORT, read_page
+from copilot_runtime.extensions.knowledge.resources import ContentFormat
 
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+
+_VERSION = "2"
+"""Version of the readers; a new one makes all files be read again."""
+READ_BATCH = 16
+"""Number of files read at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +113,146 @@ class Processor(ABC, Generic[Item]):
             logger.exception("%s could not be processed", self.name_item(item))
             return f"{type(error).__name__}: {error}"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemForm:
+    """The form in which things of pages are stored as resources."""
+
+    format: ContentFormat = "jsonld"
+    digits: int = LONG
+    """Number of hash digits in the names of resources and blank nodes."""
+    described: bool = True
+    """Whether the resource has the title of the thing and its main source file."""
+
+
+JSONLD_FORM = ItemForm()
+COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
+"""As Copilot-LD stores them: of 100,000 things, two have the same name."""
+
+
+class SourceReader(Processor[Source]):
+    """Reads new and changed files, and records their contributions in the journal."""
+
+    batch_size = READ_BATCH
+    lock: IngestionLock | None = None
+    """The ingestion lock; without it, nothing is written."""
+
+    def __init__(
+        self,
+        journal: IngestionJournal,
+        report: IngestReport,
+        base: str,
+        form: ItemForm,
+        files: set[str],
+    ) -> None:
+        self._journal = journal
+        self._report = report
+        self._base = base
+        self._form = form
+        self._files = files
+        self._read: dict[str, tuple[SourceEntry, Contribution]] = {}
+        self._slots = asyncio.Semaphore(max(1, _count_processors() // 2))
+
+    async def discover(self) -> Iterable[Source]:
+        return ()
+
+    def name_item(self, item: Source) -> str:
+        return item.name
+
+    async def process_item(self, item: Source) -> None:
+        before = self._journal.sources.get(item.name)
+        try:
+            async with self._slots:  # the rest of the server goes on meanwhile
+                reading: tuple[SourceEntry, Contribution] | None = await call(
+                    read_source, item, self._base, self._form, before and before.hash
+                )
+        except UnsupportedType as error:
+            if item.name in self._files:
+                self._report.failed[item.name] = f"{error.message} {error.hint}"
+            else:
+                self._report.skipped[item.name] = error.media_type
+            return
+        except CopilotError as error:
+            self._report.failed[item.name] = " ".join(filter(None, (error.message, error.hint)))
+            return
+        except Exception as error:
+            self._report.failed[item.name] = f"{type(error).__name__}: {error}"
+            raise
+        if reading is None:
+            self._report.unchanged += 1
+            return
+        (self._report.changed if before else self._report.new).append(item.name)
+        entry, _ = self._read[item.name] = reading
+        if not entry.parts:
+            self._report.empty.append(item.name)
+        if entry.warnings:
+            self._report.warnings[item.name] = [*entry.warnings]
+
+    async def finish_batch(self, items: Sequence[Source]) -> None:
+        if self.lock:
+            self.lock.check()
+            await self._journal.write(
+                self._read[item.name] for item in items if item.name in self._read
+            )
+        self._read.clear()
+
+
+def read_source(
+    source: Source, base: str, form: ItemForm, before: str | None = None
+) -> tuple[SourceEntry, Contribution] | None:
+    """Return the entry and the contribution of a file; `None` if its hash equals `before`."""
+    data = source.read()
+    iri = urljoin(base, quote(source.address))
+    settings = f"{_VERSION}\n{iri}\n{form}"
+    digest = hashlib.sha256(data + settings.encode()).hexdigest()
+    if digest == before:
+        return None
+    contribution, warnings = _read_contribution(data, source, iri, form.digits)
+    parts = {
+        identify_item(iri, form): hash_values(str(form), lines, length=16)
+        for iri, lines in contribution.items.items()
+    }
+    for uri, chunk in contribution.chunks.items():
+        parts[uri] = hash_values(str(chunk), contribution.title, length=16)
+    record = hash_values(source.name, digest)
+    entry = SourceEntry(source.name, digest, source.address, record, parts, warnings)
+    return entry, contribution
+
+
+def _read_contribution(
+    data: bytes, source: Source, iri: str, digits: int
+) -> tuple[Contribution, list[str]]:
+    warnings: list[str] = []
+    items: dict[str, str] = {}
+    if detect_media_type(data, source.name) == HTML:
+        page = read_page(data, iri, digits)
+        items = {
+            name: "\n".join(f"{triple} ." for triple in triples)
+            for name, triples in page.items.items()
+        }
+        warnings = page.warnings
+        # annotations in the text say what it says; those beside it in a script are no text
+        document = Document(HTML) if page.annotated else read_html_text(page.root)
+    else:
+        document = read_document(data, source.name)
+    parent = f"common.Document.{hash_values(source.name)}"
+    chunks: dict[str, JsonObject] = {}
+    for chunk in document.chunks:
+        id = Identifier("common.Chunk", hash_values(chunk.text), parent)
+        value: JsonObject = {"text": chunk.text, "place": chunk.place.encode(), "iri": iri}
+        chunks.setdefault(str(id), value)
+    title = document.title or source.path.name
+    return Contribution(title, document.media_type, items, chunks), warnings
+
+
+def identify_item(iri: str, form: ItemForm) -> str:
+    """Return the URI of the resource of a thing."""
+    return str(Identifier("common.Message", hash_values(iri, length=form.digits)))
+
+
+def _count_processors() -> int:
+    """Return the number of processors available to this process."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -19,14 +19,12 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.memory.memories import (
-    Memories,
-    count_tool_tokens,
-    cut_resource,
-)
-from copilot_runtime.extensions.knowledge.memory.optimization import (
     SUMMARY,
     WINDOW,
+    Memories,
     WindowOptimization,
+    count_tool_tokens,
+    cut_resource,
     load_optimization,
     save_optimization,
 )

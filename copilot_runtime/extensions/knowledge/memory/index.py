@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import CopilotError, Misuse
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     decode_identifier,
@@ -16,7 +15,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     parse_identifier,
     strip_namespace,
 )
-from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.extensions.knowledge.index import EVERYTHING, Filter, Index, check_ids
 from copilot_runtime.storage import Storage
 from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 

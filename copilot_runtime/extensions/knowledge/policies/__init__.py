@@ -2,7 +2,6 @@
 
 from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
 from copilot_runtime.extensions.knowledge.policies.file import POLICIES, PolicyFile, load_policy
-from copilot_runtime.extensions.knowledge.policies.native import OWNERS_ONLY
 from copilot_runtime.extensions.knowledge.policies.ownership import (
     build_actor,
     conversation_identifier,
@@ -16,6 +15,7 @@ from copilot_runtime.extensions.knowledge.policies.policy import (
     Explanation,
     Policy,
 )
+from copilot_runtime.extensions.knowledge.policies.rule_policy import OWNERS_ONLY
 
 __all__ = [
     "ALLOW_ALL",

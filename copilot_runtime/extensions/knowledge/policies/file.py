@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 POLICIES = {
     "cedar": "copilot_runtime.extensions.knowledge.policies.cedar:CedarPolicy.read",
     "rego": "copilot_runtime.extensions.knowledge.policies.rego:RegoPolicy.read",
-    "yaml": "copilot_runtime.extensions.knowledge.policies.native:read_rules",
-    "yml": "copilot_runtime.extensions.knowledge.policies.native:read_rules",
+    "yaml": "copilot_runtime.extensions.knowledge.policies.document:read_rules",
+    "yml": "copilot_runtime.extensions.knowledge.policies.document:read_rules",
 }
 """Readers of policies, by file extension."""
 

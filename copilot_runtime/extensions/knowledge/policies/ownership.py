@@ -10,7 +10,7 @@ slashes in user names are escaped: so no user can write below the prefix of anot
 
 import re
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha512
 from typing import Literal
 
@@ -20,6 +20,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     contains,
     escape_name,
+    strip_namespace,
     unescape_name,
 )
 from copilot_runtime.threads.validation import check_thread_id
@@ -96,6 +97,18 @@ def build_actor(
     """Return the actor of a thread: a user of the `authenticate` hook, or an anonymous one."""
     conversation = str(conversation_identifier(user, thread_id)) if thread_id else ""
     return Actor(user or "", groups, agent, conversation)
+
+
+def admit_stranger(actor: Actor, uri: str) -> Actor:
+    """Return an actor with access to the conversation of a URI if nobody is signed in.
+
+    The conversation of an anonymous user, like its thread, belongs to every caller who knows its
+    identifier, which is part of the URI.
+    """
+    first = strip_namespace(uri).partition("/")[0]
+    if actor.name or not first.startswith(f"{CONVERSATION}."):
+        return actor
+    return replace(actor, conversation=first)
 
 
 def find_owner(uri: str) -> Owner | None:

@@ -13,8 +13,12 @@ from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple, parse
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
-from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 from copilot_runtime.extensions.knowledge.rdf.terms import (
+    RDF,
+    RDF_TYPE,
+    RDFS,
+    SCHEMA,
+    XSD,
     Statements,
     Term,
     make_iri,

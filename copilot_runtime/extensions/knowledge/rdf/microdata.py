@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyoxigraph import Literal, NamedNode
 
-from copilot_runtime.extensions.knowledge.namespaces import RDF_TYPE
 from copilot_runtime.extensions.knowledge.rdf.html import clean_text, text_pieces
 from copilot_runtime.extensions.knowledge.rdf.terms import (
+    RDF_TYPE,
     Node,
     Statements,
     Term,

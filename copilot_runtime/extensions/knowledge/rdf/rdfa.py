@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 from pyoxigraph import BlankNode, Literal, NamedNode
 
-from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 from copilot_runtime.extensions.knowledge.rdf.html import clean_text, text_pieces
 from copilot_runtime.extensions.knowledge.rdf.terms import (
+    RDF,
+    RDF_TYPE,
+    RDFS,
+    SCHEMA,
+    XSD,
     Node,
     Statements,
     Term,

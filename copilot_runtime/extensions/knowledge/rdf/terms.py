@@ -1,16 +1,20 @@
-"""RDF terms of annotations, and the statements of one page within limits."""
+"""RDF terms, the statements of one page within limits, and triples in contents."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, time
 from urllib.parse import urljoin
 
-from pyoxigraph import BlankNode, Literal, NamedNode, Triple
+from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple, parse
 
-from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.extensions.knowledge.namespaces import SCHEMA, XSD
+from copilot_runtime.base.errors import LimitExceeded, Misuse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+SCHEMA = "https://schema.org/"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+RDF_TYPE = NamedNode(f"{RDF}type")
 
 
 Node = NamedNode | BlankNode
@@ -35,7 +39,7 @@ class Statements:
         self._characters = 0
         self._nodes = 0
 
-    def __iter__(self) -> "Iterator[Triple]":
+    def __iter__(self) -> Iterator[Triple]:
         return iter(self._triples)
 
     def __len__(self) -> int:
@@ -73,18 +77,21 @@ _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*")
 _ZONE = r"(?:Z|[+-]\d\d:\d\d)?"
 _DATE = r"-?\d{4,}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?"
+_SPANS = {
+    "gYearMonth": rf"-?\d{{4,}}-(?:0[1-9]|1[0-2]){_ZONE}",
+    "gYear": rf"-?\d{{4,}}{_ZONE}",
+    "duration": (
+        r"-?P(?=.)(?:\d+Y)?(?:\d+M)?(?:\d+D)?"
+        r"(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?"
+    ),
+}
 _TIMES = [
     (re.compile(pattern, re.ASCII), NamedNode(XSD + name))
     for name, pattern in {
         "date": _DATE + _ZONE,
         "dateTime": f"{_DATE}T{_TIME}{_ZONE}",
         "time": _TIME + _ZONE,
-        "gYearMonth": r"-?\d{4,}-(?:0[1-9]|1[0-2])" + _ZONE,
-        "gYear": r"-?\d{4,}" + _ZONE,
-        "duration": (
-            r"-?P(?=.)(?:\d+Y)?(?:\d+M)?(?:\d+D)?"
-            r"(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?"
-        ),
+        **_SPANS,
     }.items()
 ]
 _NUMBERS = [
@@ -94,6 +101,38 @@ _NUMBERS = [
         "double": r"-?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?",
     }.items()
 ]
+
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
+LEXICAL_FORMS = {
+    f"{XSD}{name}": re.compile(pattern, re.ASCII)
+    for name, pattern in {
+        **dict.fromkeys(("integer", "int", "long", "short", "byte"), r"[+-]?\d+"),
+        **dict.fromkeys(("nonNegativeInteger", "unsignedInt"), r"\+?\d+"),
+        **dict.fromkeys(("double", "float"), rf"{_NUMBER}(?:[eE][+-]?\d+)?|[+-]?INF|NaN"),
+        "decimal": _NUMBER,
+        "boolean": r"true|false|0|1",
+        "date": rf"\d{{4}}-\d\d-\d\d{_ZONE}",
+        "dateTime": rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?{_ZONE}",
+        "time": rf"\d\d:\d\d:\d\d(?:\.\d+)?{_ZONE}",
+        **_SPANS,
+    }.items()
+}
+"""Lexical forms of XML Schema datatypes; others are not checked."""
+_EXISTING: Mapping[str, Callable[[str], object]] = {
+    f"{XSD}date": lambda text: date.fromisoformat(text[:10]),
+    f"{XSD}dateTime": lambda text: datetime.fromisoformat(text[:19]),
+    f"{XSD}time": lambda text: time.fromisoformat(text[:8]),
+}
+"""Raise `ValueError` for a date or a time that does not exist."""
+
+
+def is_well_formed(text: str, datatype: str) -> bool:
+    """Return whether a text is a literal of one of the datatypes; dates must exist."""
+    try:
+        _EXISTING.get(datatype, str)(text)
+    except ValueError:
+        return False
+    return LEXICAL_FORMS[datatype].fullmatch(text) is not None
 
 
 def make_iri(reference: str, base: str = "") -> NamedNode | None:
@@ -146,3 +185,79 @@ def _match_datatype(value: str, kinds: list[tuple[re.Pattern[str], NamedNode]]) 
     value = value.strip()
     datatype = next((datatype for pattern, datatype in kinds if pattern.fullmatch(value)), None)
     return Literal(value, datatype=datatype) if datatype else Literal(value)
+
+
+_FORMATS = {
+    "turtle": RdfFormat.TURTLE,
+    "nquads": RdfFormat.N_QUADS,
+    "jsonld": RdfFormat.JSON_LD,
+}
+"""Content formats with triples. No parser of pyoxigraph fetches a context."""
+_BARE = {
+    f"{XSD}boolean": re.compile(r"true|false"),
+    f"{XSD}integer": re.compile(r"[+-]?\d+", re.ASCII),
+    f"{XSD}decimal": re.compile(r"[+-]?\d*\.\d+", re.ASCII),
+    f"{XSD}double": re.compile(r"[+-]?(?:\d+\.\d*|\.?\d+)[eE][+-]?\d+", re.ASCII),
+}
+"""Lexical forms that Turtle accepts without quotation marks."""
+
+
+def write_turtle(triples: Iterable[Triple]) -> str:
+    """Return triples as Turtle without prefixes, types first, in the layout of Copilot-LD."""
+    pieces: list[str] = []
+    last: Triple | None = None
+    for triple in order_types_first(triples):
+        value = _write_term(triple.object)
+        if last and last.subject == triple.subject:
+            if last.predicate == triple.predicate:
+                pieces.append(f", {value}")
+            else:
+                pieces.append(f";\n    {_write_predicate(triple.predicate)} {value}")
+        else:
+            if last:
+                pieces.append(".\n")
+            pieces.append(f"{triple.subject} {_write_predicate(triple.predicate)} {value}")
+        last = triple
+    return "".join(pieces) + (".\n" if last else "")
+
+
+def write_nquads(triples: Iterable[Triple]) -> str:
+    """Return triples as N-Quads of the default graph, types first."""
+    return "".join(f"{triple} .\n" for triple in order_types_first(triples))
+
+
+def read_triples(content: str, format: str, what: str = "The content") -> list[Triple]:
+    """Return the triples of a resource's content; an empty list for text. Raises `Misuse`."""
+    if format == "text":
+        return []
+    if format not in _FORMATS:
+        raise Misuse(f"{format!r} is no format of triples.", hint=f"Known: {', '.join(_FORMATS)}.")
+    try:
+        return [quad.triple for quad in parse(content.encode(), format=_FORMATS[format])]
+    except (SyntaxError, ValueError) as error:
+        raise Misuse(f"{what} is no {format}: {error}") from None
+
+
+def parse_triples(lines: Iterable[str]) -> list[Triple]:
+    """Read triples of N-Triples, one in each line."""
+    return [quad.triple for quad in parse("\n".join(lines), format=RdfFormat.N_TRIPLES)]
+
+
+def get_value(term: object) -> str:
+    """Return the IRI or the text of a term."""
+    return str(getattr(term, "value", term))
+
+
+def order_types_first(triples: Iterable[Triple]) -> list[Triple]:
+    """Return the `rdf:type` triples first, then the others, in stable order."""
+    return sorted(triples, key=lambda triple: triple.predicate != RDF_TYPE)
+
+
+def _write_predicate(predicate: NamedNode) -> str:
+    return "a" if predicate == RDF_TYPE else str(predicate)
+
+
+def _write_term(term: object) -> str:
+    if isinstance(term, Literal) and (bare := _BARE.get(term.datatype.value)):
+        return term.value if bare.fullmatch(term.value) else str(term)
+    return str(term)

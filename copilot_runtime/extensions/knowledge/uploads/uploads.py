@@ -21,6 +21,7 @@ from copilot_runtime.base.errors import CopilotError, Interrupted, LimitExceeded
 from copilot_runtime.base.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.extensions.knowledge.access import Access, AccessDenied, Actor
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
+from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk
 from copilot_runtime.extensions.knowledge.ingestion.documents import (
     CSV,
     HTML,
@@ -30,6 +31,7 @@ from copilot_runtime.extensions.knowledge.ingestion.documents import (
     UnreadableDocument,
     UnsupportedType,
     detect_media_type,
+    read_document,
 )
 from copilot_runtime.extensions.knowledge.policies.ownership import UPLOAD, find_owner, is_shortened
 from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, VersionConflict
@@ -43,13 +45,13 @@ from copilot_runtime.extensions.knowledge.uploads.attachments import (
     describe_size,
     hash_bytes,
 )
-from copilot_runtime.extensions.knowledge.uploads.extraction import Extract, extract
 from copilot_runtime.extensions.knowledge.uploads.queue import FairQueue, TooManyFiles
 from copilot_runtime.storage import ObjectNotFound
 from copilot_runtime.telemetry import Span, find_current_span, trace_block
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.knowledge import Knowledge
+
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,9 @@ _ARRIVAL = 600
 """Seconds after which missing bytes of a file will not arrive any more."""
 _MOST_REFUSALS = 1000
 """Maximum number of cached refusals, which avoid a new check with each question."""
+
+_MOST_CHUNKS = 2000
+"""Maximum number of chunks of a file: about 800,000 tokens."""
 
 _DOCUMENTS = {HTML: "HTML", PDF: "PDF", MARKDOWN: "Markdown", CSV: "table", TEXT: "text"}
 _NOT_CHECKED = "The file could not be checked."
@@ -122,6 +127,15 @@ class Upload:
     def list_chunks(self) -> list[str]:
         """Return the URIs of the chunks that a model may read without a search."""
         return [str(Identifier(CHUNK, str(at), self.uri)) for at in range(1, self.first + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """The text of a file as chunks."""
+
+    chunks: list[Chunk]
+    is_cut: bool = False
+    """Whether the text was truncated."""
 
 
 @dataclass
@@ -509,6 +523,17 @@ def check_content(data: bytes, name: str) -> str:
     if media_type in _DOCUMENTS or media_type.startswith(_MEDIA):
         return media_type
     raise UnsupportedType(media_type)
+
+
+async def extract(data: bytes, name: str) -> Extract:
+    """Return the text of a file. Raises `UnreadableDocument` or `LimitExceeded`.
+
+    It is read in a process of its own, with limits of time and memory.
+    """
+    document = await call(read_document, data, name, sandboxed=True)
+    if not document.chunks:
+        raise UnreadableDocument("There is no text in the file.")
+    return Extract(document.chunks[:_MOST_CHUNKS], len(document.chunks) > _MOST_CHUNKS)
 
 
 def make_chunks(upload: Upload, found: Extract) -> list[Resource]:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot_runtime.base.errors import MissingPackage
-from copilot_runtime.extensions.knowledge.vectors.block import Block
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
+from copilot_runtime.extensions.knowledge.vectors.state import Block
 from copilot_runtime.storage import ObjectNotFound, Storage
 
 _FEWEST_ROWS = 10_000

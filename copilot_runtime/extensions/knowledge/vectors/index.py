@@ -3,17 +3,23 @@
 import asyncio
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Generic, Literal, TypeVar, get_args
 
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.extensions.knowledge.access import run_with_access
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
-from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, Progress, check_ids
+from copilot_runtime.extensions.knowledge.index import (
+    EVERYTHING,
+    Filter,
+    Index,
+    Progress,
+    check_ids,
+)
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors.faiss import FaissClusters
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, Vector, normalize
@@ -26,7 +32,7 @@ from copilot_runtime.extensions.knowledge.vectors.ranking import (
 from copilot_runtime.extensions.knowledge.vectors.segment import Row
 from copilot_runtime.extensions.knowledge.vectors.state import TableState
 from copilot_runtime.extensions.knowledge.vectors.table import VectorTable, check_dimensions
-from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport, Updater
+from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport, RowTable, Updater
 from copilot_runtime.storage import ObjectNotFound, Storage
 
 Engine = Literal["exact", "faiss"]
@@ -52,7 +58,67 @@ class VectorItem:
     vector: Vector
 
 
-class VectorIndex(Index[VectorItem, Sequence[Vector]]):
+TableT = TypeVar("TableT", bound=RowTable)
+
+
+class EmbeddingIndex(Index[VectorItem, Sequence[Vector]], Generic[TableT]):
+    """An index of the vectors of an embedder, which are in a table."""
+
+    def __init__(self, embedder: Embedder, table: TableT) -> None:
+        self.embedder = embedder
+        self.table = table
+
+    async def add(self, *items: VectorItem) -> None:
+        """Store vectors durably. Raises `Misuse` for vectors of a different length."""
+        vectors = await asyncio.to_thread(normalize, [item.vector for item in items])
+        rows = zip((item.identifier for item in items), vectors, strict=True)
+        await self.table.write([Row(identifier, vector) for identifier, vector in rows])
+
+    async def remove(self, ids: Iterable[Identifier | str]) -> None:
+        """Remove the vectors of resources."""
+        await self.table.write([], check_ids(ids))
+
+    @abstractmethod
+    async def query(
+        self,
+        query: Sequence[Vector],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return the resources most similar to any of the vectors, each with its best score.
+
+        With a `diversity` above 0 and up to 1, results are chosen one after the other, each for its
+        score and for being unlike those before it, from the best fifty or more.
+        """
+
+    async def search(
+        self,
+        texts: Sequence[str],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return the resources most similar to any of the texts, each with its best score.
+
+        Raises `CopilotError` if they cannot be embedded.
+        """
+        texts = select_texts(texts)
+        if not texts or not await self.has_rows():
+            return []
+        vectors = await self.embedder.embed_queries(texts)
+        return await self.query([*vectors], filter, diversity=diversity)
+
+    @abstractmethod
+    async def has_rows(self) -> bool:
+        """Return whether there is any vector, as of a few seconds ago."""
+
+    async def aclose(self) -> None:
+        """Close the embedder. All vectors are already written."""
+        await self.embedder.aclose()
+
+
+class VectorIndex(EmbeddingIndex[VectorTable]):
     """Finds resources by the cosine similarity of vectors, from -1 to 1.
 
     Results are exact; with the engine `faiss`, those among a million come faster, and nearly all of
@@ -74,23 +140,12 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         engine: Engine = "exact",
     ) -> None:
-        self.embedder = embedder
         place = f"{prefix}/{hash_values(embedder.model, TEXTS)}"
-        self.table = VectorTable(storage, place)
+        super().__init__(embedder, VectorTable(storage, place))
         self._usage = ModelUsage(storage, prefix, place, embedder.model)
         if engine not in get_args(Engine):
             raise ConfigurationFailed(f"There is no vector engine {engine!r}: 'exact' or 'faiss'.")
         self._clusters = FaissClusters(storage, place) if engine == "faiss" else None
-
-    async def add(self, *items: VectorItem) -> None:
-        """Store vectors durably. Raises `Misuse` for vectors of a different length."""
-        vectors = await asyncio.to_thread(normalize, [item.vector for item in items])
-        rows = zip((item.identifier for item in items), vectors, strict=True)
-        await self.table.write([Row(identifier, vector) for identifier, vector in rows])
-
-    async def remove(self, ids: Iterable[Identifier | str]) -> None:
-        """Remove the vectors of resources."""
-        await self.table.write([], check_ids(ids))
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
         await self.table.load()
@@ -100,6 +155,10 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     async def has(self, id: Identifier | str) -> bool:
         await self.table.load()
         return str(id) in self.table.state
+
+    async def has_rows(self) -> bool:
+        await self.table.refresh(_MAX_AGE)
+        return bool(len(self.table.state))
 
     async def count(self) -> int:
         """Return the number of vectors."""
@@ -113,11 +172,6 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         diversity: float | None = None,
     ) -> list[Identifier]:
-        """Return the resources most similar to any of the vectors, each with its best score.
-
-        With a `diversity` above 0 and up to 1, results are chosen one after the other, each for its
-        score and for being unlike those before it, from the best fifty or more.
-        """
         check_diversity(diversity)
         await self.table.refresh(_MAX_AGE)
         queries = normalize(query)
@@ -132,24 +186,6 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         return await run_with_access(
             filter.access, lambda: self._answer(state, queries, filter, diversity)
         )
-
-    async def search(
-        self,
-        texts: Sequence[str],
-        filter: Filter = EVERYTHING,
-        *,
-        diversity: float | None = None,
-    ) -> list[Identifier]:
-        """Return the resources most similar to any of the texts, each with its best score.
-
-        Raises `CopilotError` if they cannot be embedded.
-        """
-        texts = select_texts(texts)
-        await self.table.refresh(_MAX_AGE)
-        if not texts or not len(self.table.state):
-            return []
-        vectors = await self.embedder.embed_queries(texts)
-        return await self.query([*vectors], filter, diversity=diversity)
 
     async def update(
         self,
@@ -177,10 +213,6 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     def invalidate_cache(self) -> None:
         """Reload the stored vectors before the next search, since another process has written."""
         self.table.invalidate_cache()
-
-    async def aclose(self) -> None:
-        """Close the embedder. All vectors are already written."""
-        await self.embedder.aclose()
 
     def _answer(
         self, state: TableState, queries: Floats, filter: Filter, diversity: float | None

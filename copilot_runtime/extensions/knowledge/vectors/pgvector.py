@@ -28,15 +28,14 @@ from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.extensions.knowledge.access import judge
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     hash_values,
     parse_identifier,
 )
-from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, Progress, check_ids
+from copilot_runtime.extensions.knowledge.index import EVERYTHING, Filter, Progress, check_ids
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.knowledge.vectors.index import TEXTS, VectorItem, select_texts
+from copilot_runtime.extensions.knowledge.vectors.index import TEXTS, EmbeddingIndex
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, Vector, normalize
 from copilot_runtime.extensions.knowledge.vectors.ranking import (
     DIGITS,
@@ -189,11 +188,6 @@ class PgVectorTable:
             self.state = PgState()  # deleted as unused for a day: the next update fills it again
             return []
 
-    async def count(self) -> int:
-        """Return the number of vectors."""
-        await self.refresh()
-        return len(self.state.rows)
-
     async def find(self, uris: Sequence[str]) -> dict[str, Identifier]:
         """Return the identifiers of the resources with a vector, by URI."""
         await self.refresh()
@@ -315,7 +309,7 @@ class PgVectorTable:
             await db.execute(f"DROP TABLE IF EXISTS copilot_vectors_{name}")
 
 
-class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
+class PgVectorIndex(EmbeddingIndex[PgVectorTable]):
     """The equivalent of `VectorIndex` in PostgreSQL.
 
     Without an index of the database, results are exact. What is written is found at once, by every
@@ -323,18 +317,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
     """
 
     def __init__(self, url: str, embedder: Embedder) -> None:
-        self.embedder = embedder
-        self.table = PgVectorTable(url, embedder.model)
-
-    async def add(self, *items: VectorItem) -> None:
-        """Store vectors durably. Raises `Misuse` for vectors of a different length."""
-        vectors = normalize([item.vector for item in items])
-        rows = zip((item.identifier for item in items), vectors, strict=True)
-        await self.table.write([Row(identifier, vector) for identifier, vector in rows])
-
-    async def remove(self, ids: Iterable[Identifier | str]) -> None:
-        """Remove the vectors of resources."""
-        await self.table.write([], check_ids(ids))
+        super().__init__(embedder, PgVectorTable(url, embedder.model))
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
         uris = check_ids(ids)
@@ -344,9 +327,15 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
     async def has(self, id: Identifier | str) -> bool:
         return bool(await self.table.find([str(id)]))
 
+    async def has_rows(self) -> bool:
+        if not self.table.state.rows:
+            await self.table.refresh()
+        return bool(self.table.state.rows)
+
     async def count(self) -> int:
         """Return the number of vectors."""
-        return await self.table.count()
+        await self.table.refresh()
+        return len(self.table.state.rows)
 
     async def query(
         self,
@@ -355,7 +344,6 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         diversity: float | None = None,
     ) -> list[Identifier]:
-        """Return the resources most similar to any of the vectors, each with its best score."""
         check_diversity(diversity)
         queries = normalize(query)
         best: dict[str, _Hit] = {}
@@ -369,25 +357,6 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         if diversity:
             hits = diversify(hits, diversity, filter.limit)
         return filter.cut(hit.identifier.score_as(round(hit.score, DIGITS)) for hit in hits)
-
-    async def search(
-        self,
-        texts: Sequence[str],
-        filter: Filter = EVERYTHING,
-        *,
-        diversity: float | None = None,
-    ) -> list[Identifier]:
-        """Return the resources most similar to any of the texts, each with its best score.
-
-        Raises `CopilotError` if they cannot be embedded.
-        """
-        texts = select_texts(texts)
-        if not self.table.state.rows:
-            await self.table.refresh()
-        if not texts or not self.table.state.rows:
-            return []
-        vectors = await self.embedder.embed_queries(texts)
-        return await self.query([*vectors], filter, diversity=diversity)
 
     async def update(
         self,
@@ -408,7 +377,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
     async def aclose(self) -> None:
         """Close the connections and the embedder."""
         self.table.close()
-        await self.embedder.aclose()
+        await super().aclose()
 
     async def _find_best(self, query: Floats, filter: Filter, *, whole: bool) -> list[_Hit]:
         """Return the best rows that match a filter, enough for all results."""
@@ -421,21 +390,16 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
             allowed = await judge(filter.access, [row["uri"] for row in new])
             hits += [_read_hit(row) for row, may in zip(new, allowed, strict=True) if may]
             is_last = len(rows) < size or len(new) < len(rows) - start
-            if is_last or 0 < most <= len(hits) or _is_full(hits, filter):
+            used = sum(hit.identifier.tokens or 0 for hit in hits)
+            if is_last or 0 < most <= len(hits) or 0 < filter.max_tokens < used:
                 return hits[:most] if most > 0 else hits
             start, size = len(rows), size * _GROWTH
 
 
-def _is_full(hits: Iterable[_Hit], filter: Filter) -> bool:
-    """Return whether hits exceed the maximum number of tokens of a filter."""
-    used = sum(hit.identifier.tokens or 0 for hit in hits)
-    return 0 < filter.max_tokens < used
-
-
 def _encode_row(row: Row, change: int) -> Sequence[Any]:
     it = row.identifier
-    names = (str(it), row.version, it.type, it.tokens, [*it.subjects])
-    return (*names, change, row.vector.tolist())
+    columns = (str(it), row.version, it.type, it.tokens, [*it.subjects], change)
+    return (*columns, row.vector.tolist())
 
 
 def _read_hit(row: Any) -> _Hit:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from copilot_runtime.extensions.knowledge.vectors.block import Block
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, bound_scores, score_rows
+from copilot_runtime.extensions.knowledge.vectors.state import Block
 
 DIGITS = 6
 """Decimal digits of scores, limited by the precision of float32."""

@@ -25,21 +25,18 @@ from time import monotonic
 from zlib import crc32
 
 from copilot_runtime.base.errors import CopilotError, Misuse
-from copilot_runtime.extensions.knowledge.vectors.block import Block
-from copilot_runtime.extensions.knowledge.vectors.lines import (
-    RowChange,
-    decode_changes,
-    encode_changes,
-)
 from copilot_runtime.extensions.knowledge.vectors.segment import (
     DamagedSegment,
     Row,
+    RowChange,
     Segment,
+    decode_changes,
     decode_segment,
+    encode_changes,
     encode_segment,
     map_segment,
 )
-from copilot_runtime.extensions.knowledge.vectors.state import TableState, count_block_rows
+from copilot_runtime.extensions.knowledge.vectors.state import Block, TableState, count_block_rows
 from copilot_runtime.storage import ObjectNotFound, Storage
 from copilot_runtime.storage.lock import StorageLock, lock_storage
 

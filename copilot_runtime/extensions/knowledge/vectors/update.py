@@ -22,10 +22,10 @@ from copilot_runtime.base.errors import (
 from copilot_runtime.extensions.knowledge.catalog import CatalogEntry
 from copilot_runtime.extensions.knowledge.index import Progress, UpdateReport, is_indexed
 from copilot_runtime.extensions.knowledge.passages import render_resource
+from copilot_runtime.extensions.knowledge.rdf.text import cut_to_tokens
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, normalize
 from copilot_runtime.extensions.knowledge.vectors.segment import Row
-from copilot_runtime.extensions.knowledge.vectors.text import cut_to_tokens
 
 _SHORT = 500
 """Number of characters that every model accepts."""

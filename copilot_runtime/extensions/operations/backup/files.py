@@ -24,8 +24,7 @@ from copilot_runtime.extensions.operations.backup.source import (
     compute_identity,
 )
 from copilot_runtime.storage import ObjectNotFound, Storage
-from copilot_runtime.storage.storage import check_key
-from copilot_runtime.storage.url import open_storage
+from copilot_runtime.storage.storage import check_key, open_storage
 
 
 class FileSource(BackupSource):

@@ -22,7 +22,7 @@ from copilot_runtime.extensions.operations.places import (
 )
 from copilot_runtime.extensions.operations.schemas import Schema, SchemaStatus, list_schemas
 from copilot_runtime.extensions.settings import Settings
-from copilot_runtime.storage.url import open_storage
+from copilot_runtime.storage.storage import open_storage
 from copilot_runtime.threads.postgres.schema import LEASE
 from copilot_runtime.threads.url import build_store
 

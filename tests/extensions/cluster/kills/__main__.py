@@ -14,9 +14,9 @@ from time import monotonic
 
 from tests.extensions.cluster.kills.fork_server import forking
 from tests.extensions.cluster.kills.outages import OUTAGES
+from tests.extensions.cluster.kills.plan import Backends, backends
 from tests.extensions.cluster.kills.run import Options, Totals, play_all, write_evidence
 from tests.extensions.cluster.kills.scene import Outcome
-from tests.extensions.cluster.kills.stores import Backends, backends
 
 _OUTPUT = Path(tempfile.gettempdir(), "kills")
 

@@ -12,11 +12,10 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from tests.extensions.cluster.kills.plan import Plan, Question
+from tests.extensions.cluster.kills.plan import Backends, Plan, Question
 from tests.extensions.cluster.kills.proxy import Proxy, WayState
 from tests.extensions.cluster.kills.scene import Person, Scene
 from tests.extensions.cluster.kills.server import TALKER, Order
-from tests.extensions.cluster.kills.stores import Backends
 from tests.extensions.cluster.kills.world import World
 
 _SLOW = 0.3

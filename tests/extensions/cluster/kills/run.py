@@ -18,9 +18,8 @@ from tests.extensions.cluster.kills.outages import (
     build_plan,
     failing_world,
 )
-from tests.extensions.cluster.kills.plan import draw_plan
+from tests.extensions.cluster.kills.plan import Backends, draw_plan
 from tests.extensions.cluster.kills.scene import Outcome, Scene
-from tests.extensions.cluster.kills.stores import Backends
 from tests.extensions.cluster.kills.world import World
 
 SCENES_PER_WORLD = 200

@@ -10,14 +10,17 @@ import pytest
 
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.knowledge.access import FULL_ACCESS
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.graph import GraphIndex, GraphItem, Ontology, Pattern
-from copilot_runtime.extensions.knowledge.graph.content import decode_rdfjs, read_content
-from copilot_runtime.extensions.knowledge.graph.journal import encode_copilot_ld_line
-from copilot_runtime.extensions.knowledge.graph.ontology import derive_ontology
+from copilot_runtime.extensions.knowledge.graph.content import (
+    decode_rdfjs,
+    encode_copilot_ld_line,
+    read_content,
+)
+from copilot_runtime.extensions.knowledge.graph.derivation import derive_ontology
 from copilot_runtime.extensions.knowledge.graph.table import Snapshot
-from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.index import Filter
+from copilot_runtime.extensions.knowledge.rdf.terms import parse_triples
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage, ObjectChanged
 from tests.extensions.knowledge.graph.scenes import PEOPLE, Only, build, fill, names, turtle

@@ -20,7 +20,7 @@ from copilot_runtime.extensions.knowledge.graph import (
 from copilot_runtime.extensions.knowledge.graph.content import read_content
 from copilot_runtime.extensions.knowledge.graph.ontology import OntologyProperty
 from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
-from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
+from copilot_runtime.extensions.knowledge.rdf.terms import parse_triples
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PREFIXES, Only, build, fill, turtle
@@ -478,7 +478,7 @@ async def test_a_thing_of_very_many_classes_counts_for_none_of_them() -> None:
 async def test_of_more_properties_than_anybody_reads_those_with_the_most_triples_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.knowledge.graph.ontology._MOST_PROPERTIES", 3)
+    monkeypatch.setattr("copilot_runtime.extensions.knowledge.graph.derivation._MOST_PROPERTIES", 3)
     text = "ex:a a ex:A ; ex:p1 1, 2 ; ex:p2 1 ; ex:p3 1, 2 . ex:b a ex:B ; ex:p1 1 ; ex:p4 1, 2 ."
 
     ontology = await derive(text)
@@ -493,7 +493,7 @@ async def test_of_more_properties_than_anybody_reads_those_with_the_most_triples
 async def test_the_most_frequent_predicates_may_be_inverses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.knowledge.graph.ontology._MOST_CANDIDATES", 1)
+    monkeypatch.setattr("copilot_runtime.extensions.knowledge.graph.derivation._MOST_CANDIDATES", 1)
     text = links(3, 3) + " ex:o schema:owns ex:p0 . ex:p0 schema:ownedBy ex:o ."
 
     assert inverses(await derive(text)) == {
@@ -508,7 +508,9 @@ async def test_things_of_many_classes_say_nothing_of_inverses_where_there_are_to
     text = "ex:a a ex:A, ex:B ; ex:p ex:c . ex:c a ex:C, ex:D ; ex:q ex:a ."
     assert len(inverses(await derive(text))) == 4
 
-    monkeypatch.setattr("copilot_runtime.extensions.knowledge.graph.ontology._MOST_CLASS_LINKS", 4)
+    monkeypatch.setattr(
+        "copilot_runtime.extensions.knowledge.graph.derivation._MOST_CLASS_LINKS", 4
+    )
 
     assert inverses(await derive(text)) == {}
     assert conforms(text, await shapes_of(text))

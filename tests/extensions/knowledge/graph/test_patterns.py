@@ -1,16 +1,21 @@
 """What a pattern means."""
 
+from typing import Any
+
 import pytest
 
-from copilot_runtime.base.errors import ConfigurationFailed, Misuse
-from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.extensions.knowledge.graph import (
     GraphIndex,
     GraphOptions,
+    OntologySettings,
     Pattern,
+    SparqlLimits,
     parse_pattern,
+    read_options,
 )
 from copilot_runtime.extensions.knowledge.graph.terms import Prefixes, is_wildcard
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PEOPLE, build, names
 from tests.in_one_test import in_one_test
@@ -207,3 +212,53 @@ async def test_triples_are_returned_each_once_page_by_page() -> None:
         "knows",
         "email",
     ]
+
+
+def test_all_options_can_be_left_out() -> None:
+    assert read_options({}) == GraphOptions()
+
+
+def test_options_are_read_with_their_sections() -> None:
+    options = read_options(
+        {
+            "prefixes": {"our": "https://our.example/"},
+            "vocabulary": "",
+            "sparql_store": "disk",
+            "sparql": {"seconds": 2, "rows": 10},
+            "ontology": {"min_inverse_ratio": 0.5, "one_way": ["our:link", "https://x.example/y"]},
+        }
+    )
+
+    assert options == GraphOptions(
+        prefixes={"our": "https://our.example/"},
+        sparql_store="disk",
+        sparql=SparqlLimits(seconds=2, rows=10),
+        ontology=OntologySettings(
+            min_inverse_ratio=0.5,
+            one_way=frozenset({"https://our.example/link", "https://x.example/y"}),
+        ),
+    )
+
+
+@in_one_test(
+    ("options", "message"),
+    [
+        ({"prefix": {}}, "No option of graph named 'prefix'."),
+        ({"sparql": {"second": 1}}, "No option of graph.sparql named 'second'."),
+        ({"sparql": []}, "graph.sparql must be an object."),
+        ({"sparql": {"rows": "many"}}, "graph.sparql.rows must be of the type int, not 'many'."),
+        ({"sparql": {"rows": True}}, "graph.sparql.rows must be of the type int, not True."),
+        ({"sparql": {"seconds": -1}}, "graph.sparql.seconds must be of the type float, not -1."),
+        ({"sparql_store": "tape"}, "graph.sparql_store must be 'memory' or 'disk'."),
+        ({"prefixes": ["a"]}, "The prefixes of a graph must be names with their namespaces."),
+        ({"vocabulary": 5}, "graph.vocabulary must be of the type str, not 5."),
+        ({"ontology": {"one_way": "x"}}, "graph.ontology.one_way must be a list of predicates."),
+        ({"ontology": {"one_way": ["no iri"]}}, "'no iri' is no IRI"),
+        ({"ontology": {"max_inverse_ratio": 0.5}}, "The ratios of inverse predicates"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_name(options: Any, message: str) -> None:
+    with pytest.raises(CopilotError) as caught:
+        read_options(options)
+    assert caught.value.message.startswith(message)
+    assert isinstance(caught.value, ConfigurationFailed) or "IRI" in message

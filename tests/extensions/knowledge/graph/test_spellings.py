@@ -124,7 +124,7 @@ async def test_a_data_set_that_nobody_noticed_is_the_one_of_the_asker(
 SCRIPT = textwrap.dedent("""
     import json, resource, sys, time
     from copilot_runtime.base.errors import CopilotError
-    from copilot_runtime.extensions.knowledge.graph.patterns import parse_pattern
+    from copilot_runtime.extensions.knowledge.graph.terms import parse_pattern
     from copilot_runtime.extensions.knowledge.graph.sparql import SparqlLimits, check_query
     from copilot_runtime.extensions.knowledge.graph.terms import Prefixes
 

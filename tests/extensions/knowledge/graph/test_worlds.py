@@ -10,9 +10,9 @@ from pyoxigraph import Literal, NamedNode, RdfFormat, Store
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.knowledge.access import FULL_ACCESS, Access
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.graph import GraphIndex, Pattern
 from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
+from copilot_runtime.extensions.knowledge.index import Filter
 from tests.extensions.knowledge.graph.scenes import PREFIXES, Only, build, names
 from tests.in_one_test import in_one_test
 

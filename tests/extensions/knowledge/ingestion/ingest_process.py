@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from copilot_runtime.extensions.knowledge.ingestion import Ingestion
-from copilot_runtime.extensions.knowledge.rdf import read_page
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.storage import LocalStorage
 

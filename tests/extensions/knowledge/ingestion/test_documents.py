@@ -13,7 +13,6 @@ from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.ingestion import (
     Document,
     UnreadableDocument,
-    pdf,
     read_document,
     sandbox,
 )
@@ -247,12 +246,12 @@ def test_a_pdf_without_its_reader_says_what_to_install(monkeypatch: pytest.Monke
 
 
 def test_a_pdf_has_limits_of_pages_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf, "MOST_CHARACTERS", 5)
+    monkeypatch.setattr(sandbox, "MOST_CHARACTERS", 5)
     with pytest.raises(LimitExceeded, match="more than 5 characters"):
-        pdf.extract_pages(make_pdf("one", "two"))
-    monkeypatch.setattr(pdf, "MOST_PAGES", 1)
+        sandbox.extract_pages(make_pdf("one", "two"))
+    monkeypatch.setattr(sandbox, "MOST_PAGES", 1)
     with pytest.raises(LimitExceeded, match="more than 1 pages"):
-        pdf.extract_pages(make_pdf("x", "y"))
+        sandbox.extract_pages(make_pdf("x", "y"))
 
 
 @in_one_test(
@@ -341,7 +340,9 @@ def test_what_the_process_of_the_sandbox_says(
         limits.append(kind)
 
     monkeypatch.setattr("resource.setrlimit", limit)
-    monkeypatch.setattr("sys.argv", ["-c", json.dumps({"call": [pdf.__file__, "extract_pages"]})])
+    monkeypatch.setattr(
+        "sys.argv", ["-c", json.dumps({"call": [sandbox.__file__, "extract_pages"]})]
+    )
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=out))
     sandbox.main()

@@ -19,9 +19,9 @@ from copilot_runtime.extensions.knowledge.ingestion import (
     IngestProgress,
     ItemForm,
 )
-from copilot_runtime.extensions.knowledge.ingestion.lock import lock_ingestion
+from copilot_runtime.extensions.knowledge.ingestion.journal import lock_ingestion
 from copilot_runtime.extensions.knowledge.ingestion.sources import Source
-from copilot_runtime.extensions.knowledge.rdf import read_triples
+from copilot_runtime.extensions.knowledge.rdf.terms import read_triples
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage, StorageFailed
 from tests.extensions.knowledge.ingestion.conftest import DRUG, Shelf, article

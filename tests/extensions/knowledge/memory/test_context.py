@@ -14,7 +14,7 @@ from copilot_runtime.extensions.knowledge.memory import (
     Memories,
     OptimizationResult,
 )
-from copilot_runtime.extensions.knowledge.memory.optimization import identify_window
+from copilot_runtime.extensions.knowledge.memory.memories import identify_window
 from copilot_runtime.extensions.knowledge.resources import Resource, VersionConflict
 from copilot_runtime.storage import MemoryStorage
 from tests.in_one_test import in_one_test

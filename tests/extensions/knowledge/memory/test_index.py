@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.memory import MemoryIndex
 from copilot_runtime.extensions.knowledge.memory import index as memory_index
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage, StorageFailed

@@ -19,7 +19,7 @@ from copilot_runtime.extensions.knowledge.policies import (
     PolicyFile,
     load_policy,
 )
-from copilot_runtime.extensions.knowledge.policies.native import read_rules
+from copilot_runtime.extensions.knowledge.policies.document import read_rules
 from tests.extensions.knowledge.policies.places import ANN, PAGE, write
 from tests.in_one_test import in_one_test
 

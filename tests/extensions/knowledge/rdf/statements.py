@@ -2,8 +2,8 @@
 
 from pyoxigraph import Literal, Triple
 
-from copilot_runtime.extensions.knowledge.namespaces import RDF, SCHEMA, XSD
-from copilot_runtime.extensions.knowledge.rdf import read_page
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
+from copilot_runtime.extensions.knowledge.rdf.terms import RDF, SCHEMA, XSD
 
 BASE = "https://ex.org/page.html"
 

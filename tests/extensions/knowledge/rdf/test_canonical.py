@@ -6,8 +6,7 @@ import pytest
 from pyoxigraph import BlankNode, Literal, NamedNode, Triple
 
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.extensions.knowledge.rdf import name_blank_nodes
-from copilot_runtime.extensions.knowledge.rdf.canonical import SHORT
+from copilot_runtime.extensions.knowledge.rdf.page import SHORT, name_blank_nodes
 from tests.extensions.knowledge.rdf.statements import say
 from tests.in_one_test import in_one_test
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.extensions.knowledge.rdf import read_page
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
 from tests.in_one_test import in_one_test
 
 SCOPE = '<div itemscope itemtype="https://schema.org/Thing"{}>'

@@ -6,13 +6,9 @@ import pytest
 from pyoxigraph import Triple
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.knowledge.rdf import (
-    read_page,
-    read_triples,
-    write_jsonld,
-    write_nquads,
-    write_turtle,
-)
+from copilot_runtime.extensions.knowledge.rdf.jsonld import write_jsonld
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
+from copilot_runtime.extensions.knowledge.rdf.terms import read_triples, write_nquads, write_turtle
 from tests.extensions.knowledge.rdf.statements import say
 from tests.in_one_test import in_one_test
 

@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -74,3 +77,15 @@ def sources(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the sources of an answer."""
     found = [it["content"]["sources"] for it in events if it.get("activityType") == "sources"]
     return found[-1] if found else []
+
+
+def find_files(folder: Path, text: bytes) -> list[str]:
+    """Return the files of uploads below a folder: by their name, or by a text that is in them."""
+    found: list[str] = []
+    for place, _, names in os.walk(folder):  # passes over what is deleted meanwhile
+        for name in names:
+            path = Path(place, name)
+            with suppress(FileNotFoundError):
+                if "file.Upload" in str(path) or text in path.read_bytes():
+                    found.append(str(path.relative_to(folder)))
+    return sorted(found)

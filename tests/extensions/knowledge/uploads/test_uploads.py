@@ -156,9 +156,7 @@ async def test_files_that_wait_are_not_in_memory_and_too_many_are_refused(
         released.wait(20)
         return read_document(data, name, sandboxed=sandboxed)
 
-    monkeypatch.setattr(
-        "copilot_runtime.extensions.knowledge.uploads.extraction.read_document", wait
-    )
+    monkeypatch.setattr("copilot_runtime.extensions.knowledge.uploads.uploads.read_document", wait)
     monkeypatch.setattr("copilot_runtime.extensions.knowledge.uploads.uploads._MOST_JOBS", 5)
     knowledge = knowledge_in(MemoryStorage(), upload_files=5)
     files = [CSV + b"x,%d\n" % n for n in range(6)]
@@ -380,9 +378,7 @@ async def test_a_reader_that_is_too_slow_leaves_a_sentence(monkeypatch: pytest.M
     def read(*_: object, **options: object) -> None:
         raise LimitExceeded("Reading the PDF takes more than 120 seconds.")
 
-    monkeypatch.setattr(
-        "copilot_runtime.extensions.knowledge.uploads.extraction.read_document", read
-    )
+    monkeypatch.setattr("copilot_runtime.extensions.knowledge.uploads.uploads.read_document", read)
     storage = MemoryStorage()
     knowledge = knowledge_in(storage)
     upload = await add(knowledge, make_pdf("Loop"), "loop.pdf")

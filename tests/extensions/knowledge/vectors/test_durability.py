@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, state, table
 from copilot_runtime.storage import MemoryStorage, Storage

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.extensions.knowledge.access import Access
-from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
 from copilot_runtime.extensions.knowledge.vectors import faiss as clusters

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex
 from copilot_runtime.storage.local import LocalStorage

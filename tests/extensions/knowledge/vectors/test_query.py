@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.knowledge.access import Access
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, quantized
 from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message

@@ -1,6 +1,6 @@
 """What is embedded of a resource."""
 
-from copilot_runtime.extensions.knowledge.vectors.text import render_text
+from copilot_runtime.extensions.knowledge.rdf.text import render_text
 from tests.in_one_test import in_one_test
 
 PEOPLE = """

@@ -20,8 +20,8 @@ from copilot_runtime.base.errors import (
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.extensions.knowledge.index import Filter
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, index
 from copilot_runtime.storage import MemoryStorage, StorageFailed

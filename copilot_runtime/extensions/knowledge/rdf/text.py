@@ -16,16 +16,15 @@ What people copy, such as addresses of mail and of pages, stays as it is, to the
 import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from copilot_runtime.extensions.knowledge.resources import ContentFormat
+from pyoxigraph import Literal, NamedNode, Triple
 
-if TYPE_CHECKING:
-    from pyoxigraph import Triple
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.extensions.knowledge.rdf.terms import RDF_TYPE, XSD, read_triples
 
-_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-_FLOATS = tuple(f"http://www.w3.org/2001/XMLSchema#{kind}" for kind in ("double", "float"))
+_FLOATS = tuple(f"{XSD}{kind}" for kind in ("double", "float"))
 _NAMES = ("name", "headline", "title", "label", "prefLabel", "legalName", "alternateName")
 """Local names of naming properties, the best first."""
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-_+.]+|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -44,15 +43,16 @@ _ADDRESS_PROPERTY = re.compile(
 """Local names of properties whose values are addresses."""
 
 
-def render_text(content: str, format: ContentFormat, names: Mapping[str, str] | None = None) -> str:
+def render_text(content: str, format: str, names: Mapping[str, str] | None = None) -> str:
     """Return a content as readable text; unchanged if it cannot be parsed.
 
     `names` are the labels of things that the content refers to, by IRI; without a label, the
     last part of the IRI is used.
     """
-    if format == "text":
+    try:
+        triples = read_triples(content, format)
+    except Misuse:
         return content
-    triples = _parse(content, format)
     return _render(triples, names or {}) if triples else content
 
 
@@ -61,24 +61,8 @@ def cut_to_tokens(text: str, most: int) -> str:
     return text[: most * _CHARACTERS_PER_TOKEN] if most else text
 
 
-def _parse(content: str, format: ContentFormat) -> "list[Triple]":
-    from pyoxigraph import RdfFormat, parse
-
-    formats = {
-        "nquads": RdfFormat.N_QUADS,
-        "turtle": RdfFormat.TURTLE,
-        "jsonld": RdfFormat.JSON_LD,  # no context is ever fetched
-    }
-    try:
-        return [quad.triple for quad in parse(content, format=formats[format])]
-    except (SyntaxError, ValueError):
-        return []
-
-
-def _render(triples: "list[Triple]", others: Mapping[str, str]) -> str:
+def _render(triples: list[Triple], others: Mapping[str, str]) -> str:
     """Return a paragraph for each subject, the first one first."""
-    from pyoxigraph import NamedNode
-
     statements: dict[Any, list[Triple]] = {}
     for triple in triples:
         statements.setdefault(triple.subject, []).append(triple)
@@ -89,29 +73,27 @@ def _render(triples: "list[Triple]", others: Mapping[str, str]) -> str:
     )
 
 
-def _render_one(subject: Any, own: "list[Triple]", names: dict[Any, str]) -> str:
-    kinds = [_read_value(one.object) for one in own if one.predicate.value == _TYPE]
+def _render_one(subject: Any, own: list[Triple], names: dict[Any, str]) -> str:
+    kinds = [_read_value(one.object) for one in own if one.predicate == RDF_TYPE]
     called = names.get(subject, "")
     lines = [", ".join(dict.fromkeys(filter(None, [called, *kinds])))]
     values: dict[str, list[str]] = {}
     for one in own:
         value = _read_object(one, names)
         is_name = value == called and _local_name(one.predicate.value) in _NAMES
-        if one.predicate.value != _TYPE and value and not is_name:
+        if one.predicate != RDF_TYPE and value and not is_name:
             values.setdefault(_words(one.predicate.value), []).append(value)
     lines += [f"{name}: {', '.join(dict.fromkeys(found))}" for name, found in values.items()]
     return "\n".join(filter(None, lines))
 
 
-def _find_name(own: "Iterable[Triple]") -> str:
+def _find_name(own: Iterable[Triple]) -> str:
     found = {_local_name(one.predicate.value): _read_value(one.object) for one in reversed([*own])}
     return next((found[name] for name in _NAMES if found.get(name)), "")
 
 
-def _read_object(triple: "Triple", names: dict[Any, str]) -> str:
+def _read_object(triple: Triple, names: dict[Any, str]) -> str:
     """Return the readable object of a triple: an address, a label, or the text of a literal."""
-    from pyoxigraph import NamedNode
-
     value, name = triple.object, _local_name(triple.predicate.value)
     if (
         isinstance(value, NamedNode)
@@ -124,8 +106,6 @@ def _read_object(triple: "Triple", names: dict[Any, str]) -> str:
 
 def _read_value(term: Any) -> str:
     """Return the text of a literal or IRI; empty for a blank node."""
-    from pyoxigraph import Literal, NamedNode
-
     if isinstance(term, Literal):
         text = " ".join(term.value.split())
         return _write_number(text) if term.datatype.value in _FLOATS else text

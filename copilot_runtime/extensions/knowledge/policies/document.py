@@ -18,14 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from copilot_runtime.extensions.knowledge.access import AccessAction
-from copilot_runtime.extensions.knowledge.policies.native.patterns import UriPattern
-from copilot_runtime.extensions.knowledge.policies.native.policy import NativePolicy
-from copilot_runtime.extensions.knowledge.policies.native.rules import ACTIONS, Effect, Rule, Scope
 from copilot_runtime.extensions.knowledge.policies.policy import (
     PolicyProblem,
     PolicyUnreadable,
     find_files,
     read_text,
+)
+from copilot_runtime.extensions.knowledge.policies.rule_policy import NativePolicy
+from copilot_runtime.extensions.knowledge.policies.rules import (
+    ACTIONS,
+    Effect,
+    Rule,
+    Scope,
+    UriPattern,
 )
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What commands of knowledge share: options, the actor, and opening the knowledge."""
+"""Options, the actor, and the opening of knowledge, for all commands of knowledge."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

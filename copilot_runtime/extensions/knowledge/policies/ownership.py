@@ -100,7 +100,7 @@ def build_actor(
 
 
 def admit_stranger(actor: Actor, uri: str) -> Actor:
-    """Return an actor with access to the conversation of a URI if nobody is signed in.
+    """Return an anonymous actor with access to the conversation of a URI; others as they are.
 
     The conversation of an anonymous user, like its thread, belongs to every caller who knows its
     identifier, which is part of the URI.

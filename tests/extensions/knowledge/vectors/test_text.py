@@ -40,7 +40,7 @@ def test_triples_are_names_and_values():
     ],
 )
 def test_every_format_of_triples_is_read(content: str, format: str):
-    assert render_text(content, format) == "Ada"  # pyright: ignore[reportArgumentType]
+    assert render_text(content, format) == "Ada"
 
 
 @in_one_test(

@@ -19,8 +19,8 @@ from copilot_runtime.api.events import ActionExecutionResult, Events, TextMessag
 from copilot_runtime.api.messages import ResultMessage, TextMessage
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 
 STATEMENTS = 500

@@ -18,10 +18,9 @@ from random import Random
 
 from sqlglot import exp
 
-from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
 from copilot_runtime.extensions.analyst.sql.parsing import parse_sql
-from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
+from copilot_runtime.extensions.analyst.sql.rules import Scope, SqlRefused
 from tests.fuzz.analyst_corpus import HONEST, HOSTILE, WORDS
 from tests.fuzz.analyst_world import BOB, World
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import duckdb
 
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions, Sandbox
 from copilot_runtime.extensions.analyst.results import Column
-from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
+from copilot_runtime.extensions.analyst.sql.rules import (
+    GuardRules,
+    Scope,
+    TableRule,
+    list_safe_functions,
+)
 
 CANARY = "CANARY"
 NUMBER = "987654321"

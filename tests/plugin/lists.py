@@ -113,7 +113,7 @@ NIGHTLY_TESTS = {
     "extensions/access/test_leases.py": (
         "test_places_of_a_server_that_was_killed_are_free_when_their_time_is_over"
     ),
-    "extensions/analyst/charts/test_charts.py": "test_an_image_is_a_png_and_an_svg_with_the_title",
+    "extensions/analyst/test_charts.py": ("test_an_image_is_a_png_and_an_svg_with_the_title"),
     "extensions/analyst/engine/test_sources.py": """
         test_each_user_saves_so_many_sets_and_replaces_those
         test_the_name_of_a_saved_set_tells_nothing_of_those_of_others
@@ -122,12 +122,10 @@ NIGHTLY_TESTS = {
         test_an_approved_file_is_saved_here
         test_questions_of_a_file_pass_or_fail_by_their_rows
     """,
-    "extensions/analyst/test_example_questions.py": (
-        "test_copilot_yml_says_which_data_and_questions_are_tested"
-    ),
-    "extensions/analyst/test_make_run.py": (
-        "test_the_demo_model_draws_a_chart_and_finds_what_is_wrong"
-    ),
+    "extensions/analyst/test_example.py": """
+        test_copilot_yml_says_which_data_and_questions_are_tested
+        test_the_demo_model_draws_a_chart_and_finds_what_is_wrong
+    """,
     "extensions/analyst/test_problems.py": (
         "test_a_metric_is_computed_as_it_is_defined_or_not_at_all"
     ),
@@ -363,12 +361,11 @@ SLOW = (
     "extensions/access/test_audit_dead_runs.py",
     "extensions/access/test_matrix.py",
     "extensions/analyst/engine/test_sources.py",
-    "extensions/analyst/repair/test_repair.py",
+    "extensions/analyst/sql/test_repair.py",
     "extensions/analyst/test_agent.py",
     "extensions/analyst/test_cli.py",
-    "extensions/analyst/test_example_questions.py",
+    "extensions/analyst/test_example.py",
     "extensions/analyst/test_loops.py",
-    "extensions/analyst/test_make_run.py",
     "extensions/analyst/test_problems.py",
     "extensions/analyst/test_tracing.py",
     "extensions/analyst/test_upkeep.py",

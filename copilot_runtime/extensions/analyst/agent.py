@@ -23,17 +23,15 @@ from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.approvals import (
-    Approval,
-    Signature,
-    build_interrupt,
-    read_approvals,
-)
-from copilot_runtime.extensions.analyst.guards import AnswerTexts, RequestBlocked, guard_question
-from copilot_runtime.extensions.analyst.loops import Loop, LoopRequest, find_loop
-from copilot_runtime.extensions.analyst.loops.own import TurnAdapter
+from copilot_runtime.extensions.analyst.guards import AnswerTexts
+from copilot_runtime.extensions.analyst.loops import Loop, LoopRequest, TurnAdapter, find_loop
 from copilot_runtime.extensions.analyst.prompt.prepare import PreparedRequest
-from copilot_runtime.extensions.analyst.question import Question, read_question
+from copilot_runtime.extensions.analyst.question import (
+    Question,
+    RequestBlocked,
+    guard_question,
+    read_question,
+)
 from copilot_runtime.extensions.analyst.session import Session
 from copilot_runtime.extensions.analyst.spans import (
     block_request,
@@ -43,7 +41,14 @@ from copilot_runtime.extensions.analyst.spans import (
 )
 from copilot_runtime.extensions.analyst.tools.call import build_actions
 from copilot_runtime.extensions.analyst.view import View, find_clarification
-from copilot_runtime.extensions.analyst.work import Work, merge_events
+from copilot_runtime.extensions.analyst.work import (
+    Approval,
+    Signature,
+    Work,
+    build_interrupt,
+    merge_events,
+    read_approvals,
+)
 from copilot_runtime.telemetry.span import NO_SPAN, Span, work_under
 
 _ERROR = "The question could not be answered."

@@ -12,18 +12,16 @@ from time import monotonic
 from copilot_runtime.api.identity import OPERATE, Caller
 from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
-from copilot_runtime.extensions.analyst.downloads import MOST_OF_ONE as MOST_DOWNLOADS_OF_ONE
-from copilot_runtime.extensions.analyst.downloads import Downloads
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.extensions.analyst.engine.engine import Engine
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import Progress, read_source
-from copilot_runtime.extensions.analyst.memory.duckdb_store import DuckDbMemoryStore
-from copilot_runtime.extensions.analyst.memory.entries import render_compact, render_full
-from copilot_runtime.extensions.analyst.memory.memory import AnalystMemory
-from copilot_runtime.extensions.analyst.memory.store import MemoryKey
-from copilot_runtime.extensions.analyst.memory.turn import find_lessons
-from copilot_runtime.extensions.analyst.problems import Problems
+from copilot_runtime.extensions.analyst.memory.entries import (
+    find_lessons,
+    render_compact,
+    render_full,
+)
+from copilot_runtime.extensions.analyst.memory.memory import AnalystMemory, MemoryKey, MemoryStore
 from copilot_runtime.extensions.analyst.prompt.context_folder import ContextFiles, ContextFolder
 from copilot_runtime.extensions.analyst.prompt.layers import compose_system_prompt
 from copilot_runtime.extensions.analyst.prompt.prepare import PreparedRequest, prepare_request
@@ -32,19 +30,16 @@ from copilot_runtime.extensions.analyst.prompt.schema_context import (
     build_schema_context,
 )
 from copilot_runtime.extensions.analyst.question import Question, choose_dataset, is_safe
-from copilot_runtime.extensions.analyst.result_storage import MOST_OF_ONE as MOST_CHARTS_OF_ONE
-from copilot_runtime.extensions.analyst.result_storage import ChartStore, ResultStorage
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.result_storage import Downloads, build_chart_store
 from copilot_runtime.extensions.analyst.scope_rules import ScopeRules
 from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
-from copilot_runtime.extensions.analyst.session import ResultCache, Services, Session
+from copilot_runtime.extensions.analyst.session import ResultCache, Services, Session, ThoughtStream
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
 from copilot_runtime.extensions.analyst.spans import start_memory_span
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
-from copilot_runtime.extensions.analyst.sql.row_filters import RowFilters
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules
-from copilot_runtime.extensions.analyst.thoughts import ThoughtStream
-from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, Scope
+from copilot_runtime.extensions.analyst.sql.tables import RowFilters
+from copilot_runtime.extensions.analyst.tools.call import TOOLS
 from copilot_runtime.extensions.analyst.upkeep import Upkeep
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
@@ -101,20 +96,13 @@ class Analyst:
         )
         self.rules: ScopeRules = ScopeRules(self.engine, filters)
         self.contexts = ContextFolder(settings.folder)
-        self.problems = Problems(self.engine, self.rules, self.contexts.check)
         self.memory = AnalystMemory(
-            DuckDbMemoryStore(Path(settings.store) / "memory.duckdb"),
-            is_enabled=settings.memory_enabled,
+            MemoryStore(Path(settings.store)), is_enabled=settings.memory_enabled
         )
-        charts = downloads = None
-        if settings.files:
-            charts = ResultStorage(settings.files, "charts", MOST_CHARTS_OF_ONE)
-            downloads = ResultStorage(settings.files, "downloads", MOST_DOWNLOADS_OF_ONE)
-        self._storages = [one for one in (charts, downloads) if one is not None]
-        self.charts = ChartStore(charts)
+        self.charts = build_chart_store(settings.files)
         self.renderer = ChartRenderer()
         self.downloads = Downloads(
-            self.engine, self.guard_sql, downloads, seconds=settings.download_ttl
+            self.engine, self.guard_sql, settings.files, seconds=settings.download_ttl
         )
         self.contexts.files = ContextFiles(catalog=MetricCatalog.load(Path(settings.folder)))
         self.upkeep = Upkeep(self.engine, self.rules, self.contexts, interval=settings.refresh)
@@ -164,7 +152,7 @@ class Analyst:
         task = self._opening
         if task is not None and (not task.done() or task.exception() is None):
             if task.done():
-                self.problems.retry()
+                self.upkeep.retry()
             return
         if task is not None and monotonic() - self._failed_at < _RETRY:
             return
@@ -182,7 +170,7 @@ class Analyst:
     async def _open(self) -> None:
         try:
             await self.engine.open(self._record_progress)
-            self.problems.log()
+            self.upkeep.log_problems()
             await self.contexts.load(self._check_sql)
             self.upkeep.start()
         except Exception as error:
@@ -197,16 +185,17 @@ class Analyst:
             await asyncio.wait([self._opening])
         self._opening = None
         await self.upkeep.aclose()
-        await self.problems.aclose()
         await self.memory.aclose()
         await self.engine.aclose()
-        for storage in self._storages:
-            await storage.aclose()
+        await self.charts.aclose()
+        await self.downloads.aclose()
 
     def find_failing_checks(self) -> Sequence[str]:
         """Return `data` if loading failed, otherwise `data:NAME` for each source with a problem."""
         has_failed = self._opening is not None and self._opening.done() and not self.is_open
-        return ["data"] if has_failed else [f"data:{one.name}" for one in self.problems.list()]
+        return (
+            ["data"] if has_failed else [f"data:{one.name}" for one in self.upkeep.list_problems()]
+        )
 
     def _record_progress(self, progress: Progress) -> None:
         self.progress[progress.source] = progress
@@ -318,9 +307,7 @@ class Analyst:
             return "<schema>\nThere is no data that this person may see.\n</schema>"
         dataset = session.find_dataset()
         table = await self.engine.describe(dataset.name, session.scope)
-        remembered = await self.memory.recall(
-            self.build_memory_key(dataset, session.scope), dataset.columns
-        )
+        remembered = await self.memory.recall(self.build_memory_key(dataset, session.scope))
         return build_schema_context(
             table,
             SchemaExtras(
@@ -341,7 +328,7 @@ class Analyst:
     async def recall_memory(self, dataset: Dataset, scope: Scope) -> str:
         """Return the memory of a data set for a scope, as text."""
         key = self.build_memory_key(dataset, scope)
-        return render_full(await self.memory.recall(key, dataset.columns), dataset.name)
+        return render_full(await self.memory.recall(key), dataset.name)
 
     def describe_metrics(self, dataset: Dataset, metric: str | None) -> str:
         """Return the metrics of a data set, or one of them, as text."""

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.results import Fix, Table
+from copilot_runtime.extensions.analyst.sql.parsing import quote
 from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     RepairContext,
@@ -158,9 +159,9 @@ class _Measure:
 
     async def _count_most(self, key: _Key) -> int:
         """Return the maximum number of rows with the same key."""
-        columns = [exp.column(_quote(name)) for name in key.columns]
+        columns = [exp.column(quote(name)) for name in key.columns]
         counts = exp.select(exp.alias_(exp.Count(this=exp.Star()), "n"))
-        counts = counts.from_(exp.Table(this=_quote(key.table))).where(
+        counts = counts.from_(exp.Table(this=quote(key.table))).where(
             *(exp.Not(this=exp.Is(this=it.copy(), expression=exp.Null())) for it in columns)
         )
         counts = counts.group_by(*columns)
@@ -173,18 +174,18 @@ class _Measure:
         """Return the number of rows, and of rows with a match on the other side of the join."""
         names = [f"k{at}" for at in range(len(key.columns))]
         pairs = zip(other.columns, names, strict=True)
-        keys = exp.select(*(exp.alias_(exp.column(_quote(it)), name) for it, name in pairs))
-        keys = keys.from_(exp.Table(this=_quote(other.table))).distinct()
+        keys = exp.select(*(exp.alias_(exp.column(quote(it)), name) for it, name in pairs))
+        keys = keys.from_(exp.Table(this=quote(other.table))).distinct()
         conditions = [
             exp.EQ(
-                this=exp.column(_quote(column), table="rows_of"),
+                this=exp.column(quote(column), table="rows_of"),
                 expression=exp.column(name, table="keys"),
             )
             for column, name in zip(key.columns, names, strict=True)
         ]
         query = exp.select(
             exp.Count(this=exp.Star()), exp.Count(this=exp.column(names[0], table="keys"))
-        ).from_(exp.alias_(exp.Table(this=_quote(key.table)), "rows_of", table=True))
+        ).from_(exp.alias_(exp.Table(this=quote(key.table)), "rows_of", table=True))
         query = query.join(keys.subquery("keys"), on=exp.and_(*conditions), join_type="left")
         row = await self._ask(query)
         return (int(row[0]), int(row[1])) if row else (0, 0)
@@ -231,11 +232,11 @@ class _Measure:
             source = find_source(column, self._context)
             if source is None or source[2] != "VARCHAR" or source[1].table is None:
                 continue
-            value = exp.column(_quote(column.name))
+            value = exp.column(quote(column.name))
             number = exp.TryCast(this=value.copy(), to=exp.DataType.build("DOUBLE"))
             row = await self._ask(
                 exp.select(exp.Count(this=value), exp.Count(this=number)).from_(
-                    exp.Table(this=_quote(source[1].table))
+                    exp.Table(this=quote(source[1].table))
                 )
             )
             if row and int(row[1]) * 2 > int(row[0]):
@@ -337,7 +338,3 @@ def _name_source(node: exp.Expr, context: RepairContext) -> exp.Column | None:
     """Return a column qualified by the lower-case alias of its table, or `None`."""
     found = find_source(node, context) if isinstance(node, exp.Column) else None
     return None if found is None else exp.column(node.name, table=found[0])
-
-
-def _quote(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)

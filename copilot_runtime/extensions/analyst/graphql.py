@@ -15,12 +15,10 @@ from strawberry.tools import create_type
 
 from copilot_runtime.extensions.analyst.http.access import AnalystAccess, Viewer
 from copilot_runtime.extensions.analyst.question import Question
-from copilot_runtime.extensions.analyst.results import Lineage, ToolResult
+from copilot_runtime.extensions.analyst.results import Lineage, ToolResult, to_plain
 from copilot_runtime.extensions.analyst.session import Session
-from copilot_runtime.extensions.analyst.tools.call import call_tool
-from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.tools.call import TOOLS, call_tool
 from copilot_runtime.extensions.analyst.tools.tool import AnalystTool
-from copilot_runtime.extensions.analyst.tools.values import to_plain
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSON, JSONObject

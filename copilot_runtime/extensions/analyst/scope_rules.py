@@ -4,10 +4,14 @@ from collections.abc import Sequence
 
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.extensions.analyst.engine.engine import Engine
-from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery, guard_sql
-from copilot_runtime.extensions.analyst.sql.row_filters import RowFilters
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
+from copilot_runtime.extensions.analyst.sql.rules import (
+    GuardRules,
+    Scope,
+    TableRule,
+    list_safe_functions,
+)
+from copilot_runtime.extensions.analyst.sql.tables import RowFilters
 
 _MOST_RULES = 256
 """Maximum number of scopes with cached rules."""

@@ -11,8 +11,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.question import read_question
-from copilot_runtime.extensions.analyst.tools.call import call_tool, render_output
-from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.tools.call import TOOLS, call_tool, render_output
 
 
 class AnalystTools(ActionSource):

@@ -2,30 +2,34 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from copilot_runtime.api.events import (
+    ActionExecutionStart,
     Activity,
     AgentState,
     Custom,
     Event,
+    Interrupt,
     ReasoningContent,
     ReasoningEnd,
     ReasoningStart,
+    RunFailed,
+    TextMessageContent,
 )
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, drop_none
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, drop_none, get_text
 from copilot_runtime.extensions.analyst.results import (
     Chart,
     Download,
     Findings,
     Lineage,
     ToolResult,
+    describe_table,
 )
-from copilot_runtime.extensions.analyst.thoughts import Thought
-from copilot_runtime.extensions.analyst.tools.values import describe_table
+from copilot_runtime.extensions.analyst.session import Thought
 
 _OPTION = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)]|[A-Da-d][.)])\s+(?P<text>\S.*)$")
 _MARKUP = re.compile(r"[*_`]{1,3}")
@@ -84,6 +88,65 @@ MOST_THOUGHTS = 50
 """Maximum number of latest thoughts in an activity and in the state."""
 
 _TEXT_THOUGHTS = ("reasoning", "planning")
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to a question, collected from the events of its run."""
+
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """Texts by message identifier."""
+    shown: dict[str, list[JsonObject]] = field(default_factory=dict[str, list[JsonObject]])
+    """Contents by activity type, oldest first."""
+    calls: list[str] = field(default_factory=list[str])
+    """The names of the called tools."""
+    approval: Interrupt | None = None
+    error: str = ""
+
+    def add(self, event: Event) -> None:
+        """Add the content of an event."""
+        match event:
+            case TextMessageContent(message_id=id, content=content):
+                self.texts[id] = self.texts.get(id, "") + content
+            case ActionExecutionStart(name=name):
+                self.calls.append(name)
+            case Activity(activity_type=kind, content=content):
+                earlier = [] if kind == THOUGHTS else self.list(kind)
+                self.shown[kind] = [*earlier, as_object(content)]
+            case Interrupt():
+                self.approval = event
+            case RunFailed(error=report):
+                self.error = report.message
+            case _:
+                pass
+
+    def list(self, kind: str) -> Sequence[JsonObject]:
+        """Return the contents of an activity type."""
+        return self.shown.get(kind, [])
+
+    def find(self, kind: str) -> JsonObject | None:
+        """Return the latest content of an activity type, or `None`."""
+        return next(reversed(self.list(kind)), None)
+
+    @property
+    def text(self) -> str:
+        """All texts."""
+        return "\n\n".join(filter(None, self.texts.values()))
+
+    @property
+    def trust(self) -> str:
+        """The trust level; empty for an answer without data."""
+        return get_text(self.find(ANSWER) or {}, "trust")
+
+    @property
+    def lineage(self) -> Sequence[JsonObject]:
+        """The provenance of the results."""
+        return as_objects((self.find(ANSWER) or {}).get("lineage"))
+
+    @property
+    def thoughts(self) -> Sequence[JsonObject]:
+        """The latest thoughts."""
+        return as_objects((self.find(THOUGHTS) or {}).get("thoughts"))
 
 
 class View:

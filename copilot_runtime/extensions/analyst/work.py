@@ -1,10 +1,19 @@
-"""The tool calls of a question: results, pending approvals, and the merged stream of events."""
+"""The tool calls of a question: results, approvals, and the merged stream of events.
+
+An approval's question is part of the conversation: a call without a result. So an answer needs no
+state of this process, and also counts after a restart. Frontends send the conversation, so the
+question's identifier is signed: an approval applies to the tool and arguments that were shown.
+"""
 
 import asyncio
+import hmac
+import os
+import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from copilot_runtime.api.action import Action, ActionContext
@@ -14,11 +23,15 @@ from copilot_runtime.api.events import (
     ActionExecutionStart,
     Event,
     Events,
+    Interrupt,
 )
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.messages import ActionExecutionMessage, Message
+from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_text, get_text, parse_text
 from copilot_runtime.extensions.analyst.results import ApprovalRequest, ToolResult
-from copilot_runtime.extensions.analyst.thoughts import ThoughtStream
+from copilot_runtime.extensions.analyst.session import ThoughtStream, build_call_key
 from copilot_runtime.extensions.analyst.view import View
 
 
@@ -186,3 +199,168 @@ async def merge_events(
             reader.cancel()
             await asyncio.wait([reader])
         retrieve_exception(reader)
+
+
+PREFIX = "approve:"
+"""Prefix of the call identifier in the identifier of an interrupt."""
+
+REASON = "approval"
+
+_KEY_BYTES = 32
+
+_PURPOSE = b"approvals of the analyst"
+"""Context for key derivation: the same secret has other uses, too."""
+
+RESPONSE_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
+    "required": ["approved"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A reviewer's answer: the call, and whether it may run."""
+
+    call_id: str
+    tool: str
+    arguments: JsonObject
+    is_approved: bool
+    note: str = ""
+
+
+class Signature:
+    """Signs calls with a shared key: derived from the servers' secret, or stored in a folder."""
+
+    def __init__(self, folder: Path, secret: str = "") -> None:
+        self._file = folder / "approvals.key"
+        self._key = hmac.digest(secret.encode(), _PURPOSE, "sha256") if secret else None
+
+    def sign(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Return the signature of a call: 32 hexadecimal digits."""
+        text = f"{call_id}\0{build_call_key(tool, _to_plain(dict(arguments)))}"
+        return hmac.digest(self._read_key(), text.encode(errors="surrogatepass"), "sha256").hex()[
+            :32
+        ]
+
+    def _read_key(self) -> bytes:
+        if self._key is not None:
+            return self._key
+        if (key := self._find_key()) is not None:
+            return key
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        part = self._file.with_name(f"approvals-{secrets.token_hex(8)}.part")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+        part.replace(self._file)
+        return self._file.read_bytes()  # another server may have replaced the key meanwhile
+
+    def _find_key(self) -> bytes | None:
+        try:
+            key = self._file.read_bytes()
+        except FileNotFoundError:
+            return None
+        return key if len(key) == _KEY_BYTES else None
+
+
+def build_interrupt(call_id: str, request: ApprovalRequest, signature: Signature) -> Interrupt:
+    """Return the approval question for a call. v1 clients send all of its value back."""
+    about = {"tool": request.tool, "arguments": dict(request.arguments), "rows": request.rows}
+    id = f"{PREFIX}{call_id}:{signature.sign(call_id, request.tool, request.arguments)}"
+    return Interrupt(
+        interrupt_id=id,
+        reason=REASON,
+        message=request.question,
+        call_id=call_id,
+        value={"id": id, "reason": REASON, "message": request.question, **about},
+        metadata=about,
+        response_schema=RESPONSE_SCHEMA,
+    )
+
+
+def read_approvals(run: RunInput, signature: Signature) -> Sequence[Approval]:
+    """Return the approvals and rejections with which a run was resumed.
+
+    Raises `Misuse` if an answer has no decision, refers to no open call, or has a wrong signature.
+    """
+    calls = find_open_calls(run.messages)
+    return [_read_approval(resume, calls, signature) for resume in run.resume]
+
+
+def find_open_calls(messages: Sequence[Message]) -> dict[str, ActionExecutionMessage]:
+    """Return the calls of a conversation without a result, by call identifier."""
+    calls = {one.id: one for one in messages if isinstance(one, ActionExecutionMessage)}
+    for message in messages:
+        if message.type == "result":
+            calls.pop(message.call_id, None)
+    return calls
+
+
+def _read_approval(
+    resume: Resume, calls: dict[str, ActionExecutionMessage], signature: Signature
+) -> Approval:
+    value = as_object(parse_text(resume.value))
+    id = resume.interrupt_id or get_text(value, "id")
+    if not id.startswith(PREFIX):
+        raise _no_question()
+    call_id, _, signed = id.removeprefix(PREFIX).rpartition(":")
+    is_approved, note = read_decision(resume)
+    if (call := calls.get(call_id)) is not None:
+        tool, arguments = call.name, as_object(parse_text(call.arguments or "{}"))
+    else:
+        tool, arguments = get_text(value, "tool"), as_object(value.get("arguments"))
+    if not tool:
+        raise _no_question()
+    expected = signature.sign(call_id, tool, arguments)
+    if not hmac.compare_digest(signed.encode(errors="replace"), expected.encode()):
+        raise Misuse(
+            "What was approved is not what the analyst asked: the call has changed since.",
+            hint="Send the call as it was asked about, or ask the analyst again.",
+        )
+    return Approval(call_id, tool, arguments, is_approved, note)
+
+
+def _to_plain(value: Any) -> Any:
+    """Return JSON normalised for clients that reserialize it: 1.0 becomes 1."""
+    match value:
+        case dict():
+            fields: JsonObject = value
+            return {name: _to_plain(one) for name, one in fields.items()}
+        case list():
+            items: list[Any] = value
+            return [*map(_to_plain, items)]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
+
+
+def read_decision(resume: Resume) -> tuple[bool, str]:
+    """Return the decision and the reviewer's comment. Raises `Misuse` if there is no decision."""
+    if resume.status == "cancelled":
+        return False, ""
+    payload: Any = resume.payload
+    if payload is None and resume.response is not None:
+        payload = parse_text(resume.response)
+    if isinstance(payload, bool):
+        return payload, ""
+    fields = as_object(payload)
+    approved = fields.get("approved")
+    if isinstance(approved, bool):
+        return approved, get_text(fields, "note")
+    word = as_text(payload).strip().lower()
+    if word in ("yes", "approve", "approved", "true"):
+        return True, ""
+    if word in ("no", "reject", "rejected", "decline", "declined", "false"):
+        return False, ""
+    raise Misuse(
+        "The analyst cannot go on with this answer.",
+        hint='It is neither {"approved": true} nor {"approved": false}.',
+    )
+
+
+def _no_question() -> Misuse:
+    return Misuse(
+        "The analyst does not wait for this answer.",
+        hint="It has been given before, or the conversation no longer has the call. Ask again.",
+    )

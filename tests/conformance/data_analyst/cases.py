@@ -1,4 +1,4 @@
-"""Read cases, run them, and say what came out."""
+"""Read cases, give each to the handler of its area, and say what came out."""
 
 import inspect
 import json
@@ -9,8 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.data_analyst.facts import judge
-from tests.conformance.data_analyst.handlers import HANDLERS
 from tests.conformance.data_analyst.world import World
+
+PACKAGE = "tests.conformance.data_analyst"
+
+HANDLERS = {
+    "input_guard": f"{PACKAGE}.prompts:answer_input",
+    "output_guard": f"{PACKAGE}.prompts:answer_output",
+    "classification": f"{PACKAGE}.prompts:answer_classification",
+    "history": f"{PACKAGE}.prompts:answer_history",
+    "sql_guard": f"{PACKAGE}.statements:answer_guard",
+    "engine_sandbox": f"{PACKAGE}.statements:answer_sandbox",
+    "sql_fingerprint": f"{PACKAGE}.statements:answer_fingerprint",
+    "schema_fingerprint": f"{PACKAGE}.statements:answer_schema",
+    "sql_autofix": f"{PACKAGE}.calls:answer_repairs",
+    "skills": f"{PACKAGE}.prompts:answer_skills",
+    "sql_examples": f"{PACKAGE}.prompts:answer_examples",
+    "schema_context": f"{PACKAGE}.prompts:answer_schema",
+    "prompt": f"{PACKAGE}.prompts:answer_prompt",
+    "memory": f"{PACKAGE}.memories:answer",
+    "cache": f"{PACKAGE}.calls:answer_cache",
+    "tools": f"{PACKAGE}.calls:answer_tools",
+    "stream": f"{PACKAGE}.streams:answer",
+    "tracing": f"{PACKAGE}.spans:answer",
+}
+
 
 FILES = tuple(Path(__file__).parent / name for name in ("contract.json", "cases.json"))
 """A copy of what was decided before, and what we think is missing there."""

@@ -7,12 +7,16 @@ from typing import Any
 from copilot_runtime.extensions.analyst.engine.datasets import fingerprint_schema
 from copilot_runtime.extensions.analyst.memory.entries import (
     TableMemory,
+    Turn,
     render_compact,
     render_full,
 )
-from copilot_runtime.extensions.analyst.memory.memory import AnalystMemory
-from copilot_runtime.extensions.analyst.memory.store import MemoryKey, ProcessMemoryStore
-from copilot_runtime.extensions.analyst.memory.turn import Turn
+from copilot_runtime.extensions.analyst.memory.memory import (
+    AnalystMemory,
+    Change,
+    MemoryKey,
+    MemoryStore,
+)
 from copilot_runtime.extensions.analyst.results import Column, Fix
 from copilot_runtime.telemetry.span import Span
 from tests.conformance.data_analyst.cases import Given
@@ -29,11 +33,26 @@ USED = f"SELECT avg(faithfulness_score) FROM {TABLE}"
 OTHER = f"SELECT count(*) FROM {TABLE}"
 
 
+class DictStore(MemoryStore):
+    """Keeps values in this process."""
+
+    def __init__(self) -> None:
+        self._values: dict[MemoryKey, str] = {}
+
+    async def read(self, owner: str | None) -> Mapping[MemoryKey, str]:
+        return {key: value for key, value in self._values.items() if key.owner == owner}
+
+    async def update(self, key: MemoryKey, change: Change) -> None:
+        value = change(self._values.pop(key, None))
+        if value is not None:
+            self._values[key] = value
+
+
 class Notebook:
     """A memory, and the key of what is recorded."""
 
     def __init__(self, columns: Sequence[Column] = COLUMNS, **options: Any) -> None:
-        self.store = ProcessMemoryStore()
+        self.store = DictStore()
         self.memory = AnalystMemory(self.store, **options)
         self.columns = columns
         self.key = MemoryKey(table=TABLE, fingerprint=fingerprint_schema(columns))
@@ -42,7 +61,7 @@ class Notebook:
         return await self.memory.record(self.key, Turn(sql=sql, columns=self.columns, **fields))
 
     async def recall(self) -> TableMemory:
-        return await self.memory.recall(self.key, self.columns)
+        return await self.memory.recall(self.key)
 
 
 async def answer(given: Given, world: World) -> Facts:
@@ -207,7 +226,7 @@ async def _disable(given: Given) -> Facts:
     return {"recorded": is_recorded, "injected": injected}
 
 
-class _BrokenStore(ProcessMemoryStore):
+class _BrokenStore(DictStore):
     async def update(self, key: Any, change: Any) -> None:
         raise RuntimeError("the disk is full")
 
@@ -246,7 +265,7 @@ async def _change_schema(given: Given) -> Facts:
     await book.record(USED)
     columns = changes[word]()
     new = MemoryKey(table=TABLE, fingerprint=fingerprint_schema(columns))
-    found = await book.memory.recall(new, columns)
+    found = await book.memory.recall(new)
     return {
         "memory_for_new_schema": "kept" if found.entries else "empty",
         "old_memory_kept": bool((await book.recall()).entries),

@@ -13,9 +13,8 @@ from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.testing import call, say
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Prose, Unknown
-from tests.conformance.data_analyst.server import PATHS, Server, serve
 from tests.conformance.data_analyst.streams import BLOCKED, QUESTION, RUNS
-from tests.conformance.data_analyst.world import World
+from tests.conformance.data_analyst.world import PATHS, Server, World, serve
 
 AGENT = "axis-copilot"
 """The name of the agent in cases."""

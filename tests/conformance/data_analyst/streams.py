@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from copilot_runtime.base.jsontext import loads
-from copilot_runtime.extensions.analyst.thoughts import (
+from copilot_runtime.extensions.analyst.session import (
     COLORS,
     UNKNOWN_COLOR,
     Thought,
@@ -17,8 +17,7 @@ from copilot_runtime.extensions.analyst.thoughts import (
 from copilot_runtime.testing import call, say
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Text, Unknown
-from tests.conformance.data_analyst.server import PATHS, Server, open_server, serve
-from tests.conformance.data_analyst.world import World
+from tests.conformance.data_analyst.world import PATHS, Server, World, open_server, serve
 
 SECRET = "s3cret-detail-of-the-server"
 COUNT = {"sql": "SELECT count(*) AS n FROM eval_data"}

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.extensions.analyst.graphql import name_field
-from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.tools.call import TOOLS
 from copilot_runtime.testing import ScriptedAdapter
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.tracing.http.spans import sign_in

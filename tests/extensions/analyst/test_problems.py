@@ -16,11 +16,10 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
 from copilot_runtime.extensions.analyst.question import Question
-from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
+from copilot_runtime.extensions.analyst.sql.rules import Scope, SqlRefused
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 from tests.extensions.analyst.analysts import ORDERS, build_analyst
 from tests.in_one_test import in_one_test
@@ -58,7 +57,7 @@ async def test_a_source_that_cannot_be_read_shows_no_row_and_no_path(
 async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.analyst.problems._FIRST_WAIT", 0.0)
+    monkeypatch.setattr("copilot_runtime.extensions.analyst.upkeep._FIRST_WAIT", 0.0)
     bad = tmp_path / "bad.csv"
     bad.write_bytes(b"id,owner\n1,ann\xff\n")
     analyst = build(tmp_path, "bad.csv", "none.csv", "orders.csv")
@@ -68,7 +67,7 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
         assert analyst.find_failing_checks() == ["data:bad", "data:none"]
         bad.write_text("id,owner\n1,ann\n")
         analyst.start()
-        await analyst.problems.wait()
+        await analyst.upkeep.wait_for_retry()
         assert sorted(list_names(analyst)) == ["bad", "orders"]
         assert analyst.find_failing_checks() == ["data:none"]
 
@@ -121,7 +120,7 @@ async def test_a_filter_column_that_changes_its_type_closes_the_table(tmp_path: 
     analyst = build(tmp_path, "staff.csv", row_filters={"staff": "level < 10"})
     await analyst.open()
     assert list_names(analyst) == []
-    (problem,) = analyst.problems.list()
+    (problem,) = analyst.upkeep.list_problems()
     assert "was BIGINT and is VARCHAR now" in problem.sentence
     await analyst.aclose()
     cast = {"staff": "TRY_CAST(level AS INTEGER) < 10"}

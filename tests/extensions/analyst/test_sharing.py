@@ -1,4 +1,4 @@
-"""Who else gets the analyst's tools, and who may ask about what is kept of runs."""
+"""The settings of the analyst, and who else gets its tools."""
 
 import sqlite3
 from pathlib import Path
@@ -12,6 +12,7 @@ from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
 from copilot_runtime.extensions.analyst.source import AnalystTools
+from copilot_runtime.extensions.settings import Settings, load_settings
 from tests.extensions.analyst.analysts import ask, build_analyst
 
 pytestmark = pytest.mark.anyio
@@ -72,3 +73,40 @@ async def test_traces_are_for_operators_alone(tmp_path: Path) -> None:
 def test_traces_need_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationFailed, match="keeps none in a file"):
         Analyst(AnalystSettings(name="a", data=("traces",), store=str(tmp_path)))
+
+
+FILE = "analyst: {data: [data/*.csv], row_filters: {orders: owner = $user}}\n"
+
+
+def load(folder: Path, text: str = FILE, **environ: str) -> Settings:
+    path = folder / "copilot.yml"
+    path.write_text(text)
+    return load_settings(path, environ)
+
+
+def test_there_is_no_analyst_by_default() -> None:
+    assert load_settings(environ={}).analyst.name == ""
+
+
+def test_the_variables_of_axis_name_the_agent_its_model_and_its_memory(tmp_path: Path) -> None:
+    found = load(
+        tmp_path,
+        COPILOT_ENABLED="true",
+        COPILOT_MEMORY_ENABLED="0",
+        LLM_MODEL_NAME="gpt-4o-mini",
+    ).analyst
+
+    assert (found.name, found.memory_enabled, found.model) == ("analyst", False, "gpt-4o-mini")
+    assert found.row_filters == {"orders": "owner = $user"}
+
+
+def test_copilot_enabled_switches_the_agent_off(tmp_path: Path) -> None:
+    text = "analyst: {name: data, data: [shop.duckdb], model: gpt-4o}\n"
+
+    assert load(tmp_path, text, LLM_MODEL_NAME="other").analyst.model == "gpt-4o"
+    assert load(tmp_path, text, COPILOT_ENABLED="false").analyst.name == ""
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationFailed, match="COPILOT_ENABLED is 'maybe'"):
+        load(tmp_path, COPILOT_ENABLED="maybe")

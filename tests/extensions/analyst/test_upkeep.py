@@ -10,7 +10,7 @@ from sqlglot import parse_one
 from copilot_runtime.extensions.analyst import upkeep
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.prompt.context_folder import ContextFolder
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.extensions.analyst.tools.metrics import match_metrics
 from tests.extensions.analyst.analysts import build_analyst
 

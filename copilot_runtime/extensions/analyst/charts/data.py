@@ -9,15 +9,12 @@ from typing import Any, Literal, get_args
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonValue
 from copilot_runtime.extensions.analyst.charts.style import strip_tags
-from copilot_runtime.extensions.analyst.results import Column, Table
-from copilot_runtime.extensions.analyst.tools.columns import (
+from copilot_runtime.extensions.analyst.results import Column, Table, to_plain
+from copilot_runtime.extensions.analyst.tools.queries import (
     find_column,
-    is_numeric,
-    is_time,
     list_measures,
 )
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
-from copilot_runtime.extensions.analyst.tools.values import to_plain
 
 ChartKind = Literal["bar", "line", "area", "scatter", "pie", "histogram", "heatmap", "box"]
 
@@ -178,10 +175,10 @@ def _choose_columns(
         rest = [column for column in columns if column not in (x, *ys)]
         if not rest:
             raise ToolFailed("A heatmap needs three columns: x, y and a number as the colour.")
-        split = next((column for column in rest if not is_numeric(column)), None)
+        split = next((column for column in rest if not column.is_numeric), None)
         if split is None:  # x and y were given, so the third column is the colour
             split, ys = ys[0], rest[:1]
-        elif not is_numeric(ys[0]):
+        elif not ys[0].is_numeric:
             split, ys = ys[0], list_measures(rest)[:1] or rest[:1]
     return x, ys if kind not in ("pie", "heatmap") else ys[:1], split
 
@@ -189,9 +186,9 @@ def _choose_columns(
 def _choose_x(columns: Sequence[Column], used: Sequence[Column], kind: ChartKind) -> Column:
     free = [column for column in columns if column not in used] or list(columns)
     if kind == "scatter":
-        return next(filter(is_numeric, free), free[0])
-    times = [column for column in free if is_time(column)]
-    texts = [column for column in free if not is_numeric(column)]
+        return next((one for one in free if one.is_numeric), free[0])
+    times = [column for column in free if column.is_time]
+    texts = [column for column in free if not column.is_numeric]
     return (times or texts or free)[0]
 
 
@@ -207,7 +204,7 @@ def _sort_rows(
     calendar = find_calendar([row[at_x] for row in rows])
     if calendar is not None:
         return sorted(rows, key=lambda row: calendar.index(str(row[at_x])[:3].lower()))
-    if is_time(x) or is_numeric(x) or kind in ("line", "area", "box"):
+    if x.is_time or x.is_numeric or kind in ("line", "area", "box"):
         return sorted(rows, key=lambda row: sort_key(row[at_x]))
     if split is not None:
         sums: dict[str, float] = {}
@@ -297,7 +294,7 @@ def _limit_series(data: ChartData) -> ChartData:
         largest = sorted(series, key=lambda one: -size[id(one)])[:MOST_SERIES]
         notes.append(f"Of {len(series)} series, the {MOST_SERIES} largest are shown.")
         series = [one for one in series if one in largest]
-    is_nominal = data.kind == "bar" and not (is_time(data.x) or is_numeric(data.x))
+    is_nominal = data.kind == "bar" and not (data.x.is_time or data.x.is_numeric)
     if is_nominal and len(series) == 1 and len(series[0].x) > MOST_BARS:
         one = series[0]
         notes.append(f"Of {len(one.x)} bars, the first {MOST_BARS} are shown.")

@@ -22,7 +22,6 @@ from copilot_runtime.extensions.analyst.charts.style import (
     humanize,
     write_title,
 )
-from copilot_runtime.extensions.analyst.tools.columns import is_numeric, is_time
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
 
 _TRANSPARENT = "rgba(0,0,0,0)"
@@ -85,7 +84,7 @@ def _build_trace(data: ChartData, series: Series, color: str) -> JsonObject:
 
 def is_across(data: ChartData) -> bool:
     """Return `True` if the bars are horizontal because their labels are long."""
-    is_nominal = not (is_time(data.x) or is_numeric(data.x))
+    is_nominal = not (data.x.is_time or data.x.is_numeric)
     labels = list_labels(value for one in data.series for value in one.x)
     return data.kind == "bar" and is_nominal and has_long_labels(labels)
 
@@ -186,9 +185,9 @@ def _build_axis(title: str) -> JsonObject:
 def _build_x_axis(data: ChartData) -> JsonObject:
     axis = _build_axis(data.x.name)
     values = [value for one in data.series for value in one.x]
-    if is_time(data.x):
+    if data.x.is_time:
         return {**axis, "type": "date", "showgrid": data.kind not in ("bar", "box")}
-    if is_numeric(data.x):
+    if data.x.is_numeric:
         if data.kind in ("scatter", "histogram", "line", "area"):
             return {**axis, "tickformat": choose_number_format(values, data.x.name)}
         return {**axis, "showgrid": False}

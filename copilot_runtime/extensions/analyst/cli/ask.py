@@ -1,34 +1,229 @@
-"""`copilot-runtime analyst ask`: ask a question and stream its answer."""
+"""`copilot-runtime analyst ask`: ask a question, and print its answer as it streams."""
 
 import asyncio
 import csv
+import os
+import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import aclosing
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 from uuid import uuid4
 
 import typer
 
 from copilot_runtime.agui.outcome import AgentFailed
-from copilot_runtime.api.events import Interrupt
+from copilot_runtime.api.events import Event, Interrupt, TextMessageContent, TextMessageEnd
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, TextMessage, new_id
 from copilot_runtime.api.run_input import Resume, RunInput
-from copilot_runtime.base.errors import Cancelled, ConfigurationFailed
+from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, CopilotError
+from copilot_runtime.base.formatting import clean_text
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_objects,
+    get_object,
+    get_text,
+)
 from copilot_runtime.cli.agent_client import AgentClient
 from copilot_runtime.cli.questions import answer_interrupt
+from copilot_runtime.cli.screen import Screen
+from copilot_runtime.cli.tables import format_table
 from copilot_runtime.extensions.analyst.cli.client import AnalystClient, serve_here
-from copilot_runtime.extensions.analyst.cli.view import (
-    Answer,
-    AnswerView,
-    find_protocol,
-    list_csv_rows,
-    render_picture,
-    try_picture,
-)
+from copilot_runtime.extensions.analyst.view import CHART, DOWNLOAD, QUESTION, TABLE, Answer
+
+_MARKS = {"tool_use": "→", "observation": "←", "error": "!", "success": "✓", "decision": "!"}
+_ROWS = 30
+"""Maximum number of table rows that a terminal shows."""
+_CELL = 40
+_BADGES = {
+    "verified": "verified: computed from metrics that the operator defined",
+    "derived": "derived: computed by the server's tools from the columns of the data",
+    "free_sql": "free SQL: the model wrote it; read it before you rely on it",
+}
+
+
+class AnswerView:
+    """Prints an answer as it streams: thoughts and text immediately, the rest at its end.
+
+    Thoughts go to stderr, so that redirected output contains only the answer. Without `base_url`,
+    no links to files are printed.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._screen = Screen()
+        self._thoughts: set[str] = set()
+
+    def show(self, event: Event, answer: Answer) -> None:
+        """Print the content of an event."""
+        for thought in answer.thoughts:
+            if (id := get_text(thought, "id")) not in self._thoughts:
+                self._thoughts.add(id)
+                self._print_thought(thought)
+        if isinstance(event, TextMessageContent | TextMessageEnd):
+            self._screen.show(event)
+
+    def finish(self, answer: Answer, png: bytes | None) -> None:
+        """Print the tables, the charts and the provenance of the numbers."""
+        self._screen.end_line()
+        for table in answer.list(TABLE):
+            typer.echo(f"\n{draw_table(table)}")
+        for chart in answer.list(CHART):
+            self._print_chart(chart, png if chart is answer.find(CHART) else None)
+        for download in answer.list(DOWNLOAD) if self._base_url else ():
+            url = f"{self._base_url}/{get_text(download, 'url')}"
+            typer.echo(f"\nDownload {clean_text(get_text(download, 'filename'))}: {url}")
+        if answer.trust:
+            names = dict.fromkeys(
+                str(name) for one in answer.lineage for name in as_list(one.get("metrics"))
+            )
+            metrics = f" ({clean_text(', '.join(names))})" if names else ""
+            typer.echo(f"\n[{_BADGES.get(answer.trust, answer.trust)}{metrics}]")
+        for one in answer.lineage:
+            for check in as_list(one.get("checks")):
+                typer.echo(f"  ! {clean_text(str(check))}")
+            typer.echo(f"  SQL: {clean_text(' '.join(get_text(one, 'sql').split()))}")
+        if options := [
+            clean_text(str(one)) for one in as_list((answer.find(QUESTION) or {}).get("options"))
+        ]:
+            typer.echo(f"\nAsk again with one of: {', '.join(options)}")
+
+    def _print_thought(self, thought: JsonObject) -> None:
+        kind = get_text(thought, "type")
+        tool = get_text(thought, "tool_name")
+        mark = _MARKS.get(kind, "·")
+        words = f"{tool}: " if tool else ""
+        self._screen.end_line()
+        text = f"  {mark} {clean_text(words + get_text(thought, 'content'))}"
+        width = shutil.get_terminal_size((100, 24)).columns
+        if sys.stderr.isatty():
+            text = f"\x1b[2m{text[: width - 1]}\x1b[0m"
+        typer.echo(text, err=True)
+
+    def _print_chart(self, chart: JsonObject, png: bytes | None) -> None:
+        typer.echo()
+        protocol = find_protocol()
+        if png and protocol:
+            typer.echo(clean_text(get_text(chart, "title")))
+            sys.stdout.write(encode_picture(png, protocol))
+            sys.stdout.flush()
+            return
+        width = shutil.get_terminal_size((100, 24)).columns
+        typer.echo(draw_text_chart(chart, width))
+
+
+def describe_answer(answer: Answer) -> JsonObject:
+    """Return an answer as JSON, for programs."""
+    return {
+        "answer": answer.text.strip(),
+        "trust": answer.trust or None,
+        "lineage": [*answer.lineage],
+        "tables": [*answer.list(TABLE)],
+        "charts": [*answer.list(CHART)],
+        "downloads": [*answer.list(DOWNLOAD)],
+        "question": answer.find(QUESTION),
+        "thoughts": [*answer.thoughts],
+        "error": answer.error or None,
+    }
+
+
+def draw_table(table: JsonObject) -> str:
+    """Render a table as text columns, with a last line that counts the rows left out."""
+    names = [clean_text(get_text(one, "name")) for one in as_objects(table.get("columns"))]
+    rows = [as_list(row) for row in as_list(table.get("rows"))]
+    preview = [[_format_cell(cell) for cell in row] for row in rows[:_ROWS]]
+    lines = [format_table([names, ["-" * len(name) for name in names], *preview])]
+    total = table.get("total_rows")
+    if len(rows) > _ROWS or table.get("is_truncated"):
+        count = total if isinstance(total, int) else f"at least {len(rows)}"
+        lines.append(f"  {len(preview)} of {count} rows; --csv writes all that came.")
+    return "\n".join(lines)
+
+
+def draw_text_chart(chart: JsonObject, width: int) -> str:
+    """Return a chart drawn with characters."""
+    from copilot_runtime.extensions.analyst.charts.terminal import draw_chart
+
+    return draw_chart(read_chart(chart), width)
+
+
+async def render_picture(chart: JsonObject) -> bytes:
+    """Return a chart as PNG. Raises `CopilotError` if a required package is missing."""
+    from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
+
+    return await ChartRenderer().render_png(read_chart(chart))
+
+
+def read_chart(chart: JsonObject) -> Any:
+    """Return the chart in an event's content."""
+    from copilot_runtime.extensions.analyst.results import Chart
+
+    return Chart(
+        id=get_text(chart, "id"),
+        title=get_text(chart, "title"),
+        plotly=dict(chart.get("plotly") or {}),
+        vega_lite=dict(chart.get("vega_lite") or {}),
+    )
+
+
+def list_csv_rows(answer: Answer) -> Sequence[Sequence[Any]]:
+    """Return the last table of an answer with its head; empty without a table."""
+    table = answer.find(TABLE)
+    if table is None:
+        return []
+    head = [get_text(one, "name") for one in as_objects(table.get("columns"))]
+    return [head, *(as_list(row) for row in as_list(table.get("rows")))]
+
+
+def _format_cell(cell: Any) -> str:
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, float):
+        return f"{cell:,.4f}".rstrip("0").rstrip(".")
+    text = clean_text(str(cell))
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+_BLOCK = 4096
+"""Maximum length of an image chunk in one command of kitty's protocol, in characters."""
+_ITERM = frozenset({"iTerm.app", "WezTerm", "mintty", "rio"})
+
+PictureProtocol = Literal["iterm", "kitty"]
+
+
+def find_protocol(environment: Mapping[str, str] = os.environ) -> PictureProtocol | None:
+    """Return the inline image protocol of this terminal, or `None` if it supports none."""
+    if not sys.stdout.isatty() or environment.get("TMUX"):
+        return None
+    if environment.get("KITTY_WINDOW_ID") or environment.get("TERM") in (
+        "xterm-kitty",
+        "xterm-ghostty",
+    ):
+        return "kitty"
+    if environment.get("TERM_PROGRAM") in _ITERM or environment.get("LC_TERMINAL") == "iTerm2":
+        return "iterm"
+    return None
+
+
+def encode_picture(png: bytes, protocol: PictureProtocol) -> str:
+    """Return the escape sequence that displays a PNG image."""
+    text = b64encode(png).decode()
+    if protocol == "iterm":
+        return f"\x1b]1337;File=inline=1;size={len(png)}:{text}\x07\n"
+    blocks = [text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK)]
+    commands: list[str] = []
+    for number, block in enumerate(blocks):
+        head = "a=T,f=100," if number == 0 else ""
+        more = int(number < len(blocks) - 1)
+        commands.append(f"\x1b_G{head}m={more};{block}\x1b\\")
+    return "".join(commands) + "\n"
+
 
 _FAILED, _WAITING = 1, 3
 
@@ -145,26 +340,28 @@ class _Session:
 
     async def _finish(self) -> None:
         answer, options = self._answer, self._options
+        chart, download = answer.find(CHART), answer.find(DOWNLOAD)
         png: bytes | None = None
-        if options.png and answer.charts:
-            png = await render_picture(answer.charts[-1])
+        if options.png and chart:
+            png = await render_picture(chart)
             options.png.write_bytes(png)
             typer.echo(f"The chart is in {options.png}.", err=True)
         elif options.png:
             typer.echo("There is no chart in the answer.", err=True)
         if options.as_json:
-            typer.echo(dumps(answer.describe()).decode())
-        elif options.as_csv and answer.downloads:
-            sys.stdout.buffer.write(await self._read_file(answer.downloads[-1]))
+            typer.echo(dumps(describe_answer(answer)).decode())
+        elif options.as_csv and download:
+            sys.stdout.buffer.write(await self._read_file(download))
             sys.stdout.flush()
         elif options.as_csv:
             csv.writer(sys.stdout, lineterminator="\n").writerows(list_csv_rows(answer))
         else:
-            if png is None and answer.charts and find_protocol():
-                png = await try_picture(answer.charts[-1])
+            if png is None and chart and find_protocol():
+                with suppress(CopilotError):  # a required package is missing
+                    png = await render_picture(chart)
             self._view.finish(answer, png)
             if options.url is None:  # the links are only valid while this command runs
-                for download in answer.downloads:
+                for download in answer.list(DOWNLOAD):
                     content = await self._read_file(download)
                     path = _save_file(Path(get_text(download, "filename")).name, content)
                     typer.echo(f"\n{download.get('row_count'):,} rows are in {path}.")

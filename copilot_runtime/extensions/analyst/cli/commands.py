@@ -3,9 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
-from importlib import resources
-from importlib.resources.abc import Traversable
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -17,8 +15,6 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from copilot_runtime.extensions.analyst.cli.client import AnalystClient
 
 
@@ -88,8 +84,6 @@ def init(
     questions with their SQL, skills/ has instructions for some questions, and tests/ has questions
     with the right answers. None is required.
     """
-    from copilot_runtime.extensions.analyst.cli.commands import SETTINGS, write_examples
-
     for path, is_new in write_examples(folder):
         typer.echo(f"{'wrote' if is_new else 'kept '}  {path}")
     place = "" if folder == Path("custom/config") else f"\n  folder: {folder}"
@@ -346,29 +340,15 @@ def _run(
     config: Path | None,
 ) -> T:
     """Run an operation on a server's analyst, or on an analyst in this process."""
-
-    async def run() -> T:
-        async with _open_client(url, headers or (), data or (), config) as client:
-            return await work(client)
-
-    return asyncio.run(run())
-
-
-@asynccontextmanager
-async def _open_client(
-    url: str | None, headers: Sequence[str], data: Sequence[str], config: Path | None
-) -> "AsyncGenerator[AnalystClient]":
     from copilot_runtime.extensions.analyst.cli.client import AnalystClient, serve_here
 
-    if url:
-        async with aclosing(AnalystClient(url, headers)) as client:
-            yield client
-        return
-    async with (
-        serve_here(config, data) as (local, _),
-        aclosing(AnalystClient(local, headers)) as client,
-    ):
-        yield client
+    async def run() -> T:
+        async with AsyncExitStack() as stack:
+            here = None if url else await stack.enter_async_context(serve_here(config, data or ()))
+            client = AnalystClient(here[0] if here else url or "", headers or ())
+            return await work(await stack.enter_async_context(aclosing(client)))
+
+    return asyncio.run(run())
 
 
 def _draw_progress(progress: Sequence[JsonObject]) -> None:
@@ -384,7 +364,7 @@ def _draw_progress(progress: Sequence[JsonObject]) -> None:
         typer.echo(f"\x1b[{len(progress)}F", nl=False, err=True)
 
 
-_TEMPLATES = "templates"
+_TEMPLATES = Path(__file__).parent / "templates"
 
 SETTINGS = """analyst:
   name: analyst
@@ -392,24 +372,18 @@ SETTINGS = """analyst:
 """The section of `copilot.yml` that enables the analyst."""
 
 
-def list_templates() -> Iterator[tuple[str, str]]:
-    """Yield the path of each file below the folder, and its text."""
-    yield from _walk(
-        resources.files("copilot_runtime.extensions.analyst.cli").joinpath(_TEMPLATES), ""
-    )
-
-
 def write_examples(folder: Path) -> Iterator[tuple[Path, bool]]:
     """Write each example file; yield its path and `True` if it was written.
 
     Existing files are not changed. Raises `ConfigurationFailed` for an unwritable folder.
     """
-    for name, text in list_templates():
-        path = folder / name
+    templates = [path for path in _TEMPLATES.rglob("*") if path.suffix in (".yaml", ".md")]
+    for template in sorted(templates):
+        path = folder / template.relative_to(_TEMPLATES)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
-                file.write(text)
+                file.write(template.read_text(encoding="utf-8"))
         except FileExistsError:
             if not path.parent.is_dir():
                 raise ConfigurationFailed(f"{str(path.parent)!r} is a file, no folder.") from None
@@ -418,12 +392,3 @@ def write_examples(folder: Path) -> Iterator[tuple[Path, bool]]:
             raise ConfigurationFailed(f"{str(path)!r} cannot be written: {error}") from error
         else:
             yield path, True
-
-
-def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
-        name = f"{prefix}{entry.name}"
-        if entry.is_dir():
-            yield from _walk(entry, f"{name}/")
-        elif entry.name.endswith((".yaml", ".md")):
-            yield name, entry.read_text(encoding="utf-8")

@@ -14,9 +14,8 @@ import duckdb
 
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
 from copilot_runtime.extensions.analyst.engine.postgres import EMPTY, Export, ExportColumn
-from copilot_runtime.extensions.analyst.engine.sandbox import Config
+from copilot_runtime.extensions.analyst.engine.sandbox import Config, EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, SourceKind, list_files
 from copilot_runtime.extensions.analyst.engine.store import StoredTable
 from copilot_runtime.extensions.analyst.results import Column

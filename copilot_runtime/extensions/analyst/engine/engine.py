@@ -16,15 +16,13 @@ from copilot_runtime.extensions.analyst.engine.datasets import (
     name_saved_table,
 )
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
-from copilot_runtime.extensions.analyst.engine.executor import Executor
 from copilot_runtime.extensions.analyst.engine.metadata import MetadataCache, TableMetadata
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.query import Query, Saving
-from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox
+from copilot_runtime.extensions.analyst.engine.query import Executor, Query
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions, Sandbox
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, OnProgress, expand_sources
 from copilot_runtime.extensions.analyst.engine.store import Manifest, ManifestEntry, Store
 from copilot_runtime.extensions.analyst.results import Table
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
@@ -93,11 +91,6 @@ class Engine:
     def datasets(self) -> Mapping[str, Dataset]:
         """All data sets by name, including those that users have saved."""
         return self._datasets
-
-    @property
-    def is_writer(self) -> bool:
-        """`True` if this process copies and saves; only one process per folder does."""
-        return self._store.is_writer
 
     @property
     def is_lost(self) -> bool:
@@ -250,7 +243,7 @@ class Engine:
             )
             part = self._store.new_file(table)
             files = loading.locate_files(self._store, self._manifest)
-            saving = await self._executor.start(Saving, part, files, self.options)
+            saving = await self._executor.start(loading.Saving, part, files, self.options)
             work = self._executor.start(saving.run, table, _read_sql(query))
             self._executor.watch(saving.watch_size(work))
             try:
@@ -361,8 +354,11 @@ class Engine:
         if not self._store.is_writer:
             await self._open_sandbox(self._manifest)
             return []
-        start, words = self._executor.start, self.keywords
-        loader = loading.Loader(self._store, self.options, start, words, on_progress, self.problems)
+        loader = loading.Loader(
+            *(self._store, self.options, self._executor, self.keywords),
+            on_progress,
+            self.problems,
+        )
         manifest, changed = await loader.load(self.sources, self._manifest, only)
         if changed or is_first or manifest != self._manifest:
             await self._swap(manifest)

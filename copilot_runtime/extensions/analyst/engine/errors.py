@@ -41,7 +41,6 @@ class QueryFailed(CopilotError):
         candidates: Sequence[str] = (),
         position: int | None = None,
         exception_type: str = "",
-        subtype: str = "",
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint, kind=kind)
@@ -54,8 +53,6 @@ class QueryFailed(CopilotError):
         """The character offset of the error in the SQL, from 0."""
         self.exception_type = exception_type
         """DuckDB's exception class without `Exception`, such as `Binder`."""
-        self.subtype = subtype
-        """DuckDB's `error_subtype`, such as `COLUMN_NOT_FOUND`."""
 
 
 class QueryTimedOut(CopilotError):
@@ -72,7 +69,6 @@ class QueryTimedOut(CopilotError):
             f"The query was stopped after {seconds:g} s.",
             hint="Ask for less: filter, aggregate, or leave a join out.",
         )
-        self.seconds = seconds
 
 
 class DatasetRefused(CopilotError):
@@ -123,7 +119,6 @@ def parse_error(error: Exception, offset: int = 0) -> QueryFailed:
         candidates=candidates,
         position=max(int(position) - offset, 0) if position.isdigit() else None,
         exception_type=exception_type,
-        subtype=subtype,
     )
 
 

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
-from copilot_runtime.extensions.analyst.results import Column, Table
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.results import Column
+from copilot_runtime.extensions.analyst.sql.rules import Scope
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.engine import Engine
 
 MOST_COLUMNS = 50
 """Maximum number of analysed columns; of the others, only name and type are known."""
@@ -27,16 +30,13 @@ EXACT_ROWS = 100_000
 """Maximum number of rows for exact distinct counts; they are estimated for larger data sets."""
 """Descriptions that are kept, of all scopes together."""
 
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 _TIME_NAMES = ("timestamp", "ts", "created_at", "date", "time", "day")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnMetadata:
+class ColumnMetadata(Column):
     """A column with its statistics."""
 
-    name: str
-    type: str
     unique_count: int | None = None
     """The approximate number of distinct values."""
     null_percent: float | None = None
@@ -48,16 +48,6 @@ class ColumnMetadata:
     """The most frequent values of a text column with few distinct values."""
     is_complete: bool = False
     """`True` if `values` contains every distinct value."""
-
-    @property
-    def is_numeric(self) -> bool:
-        """`True` if the type is numeric."""
-        return is_numeric(self.type)
-
-    @property
-    def is_temporal(self) -> bool:
-        """`True` if the type is a date or a time."""
-        return is_temporal(self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,41 +71,13 @@ class TableMetadata:
         return next((one for one in self.columns if one.name.lower() == key), None)
 
 
-def is_numeric(type: str) -> bool:
-    """Return `True` for a numeric type of DuckDB."""
-    return type.removeprefix("U").startswith(_NUMBERS) and not type.endswith("]")
-
-
-def is_temporal(type: str) -> bool:
-    """Return `True` for a DuckDB type of dates or timestamps."""
-    return type.startswith(("DATE", "TIMESTAMP")) and not type.endswith("]")
-
-
-def is_text(type: str) -> bool:
-    """Return `True` for a DuckDB type whose values can serve as categories."""
-    return (type.startswith(("VARCHAR", "ENUM")) or type == "BOOLEAN") and not type.endswith("]")
-
-
-class MetadataEngine(Protocol):
-    """The methods of `Engine` that the statistics need."""
-
-    relate: Callable[[Dataset, Scope], str]
-    """Returns the SQL of the rows of a data set that a scope may read."""
-    version: str
-    """Changes whenever one of the operator's data sets does."""
-
-    async def run(self, query: str, *, limit: int) -> Table:
-        """Return at most `limit` rows of a query."""
-        ...
-
-
 class MetadataCache:
     """Caches descriptions by row filter and version; concurrent requests share one computation.
 
     Scopes with the same visible rows share an entry.
     """
 
-    def __init__(self, engine: MetadataEngine) -> None:
+    def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._entries: OrderedDict[tuple[str, ...], asyncio.Task[TableMetadata]] = OrderedDict()
 
@@ -135,7 +97,7 @@ class MetadataCache:
         return await asyncio.shield(task)
 
 
-async def _describe(engine: MetadataEngine, dataset: Dataset, relation: str) -> TableMetadata:
+async def _describe(engine: "Engine", dataset: Dataset, relation: str) -> TableMetadata:
     columns = dataset.columns[:MOST_COLUMNS]
     is_small = dataset.row_count <= EXACT_ROWS
     table = await engine.run(_build_counts(columns, relation, is_exact=is_small), limit=1)
@@ -163,10 +125,10 @@ def _build_counts(columns: Sequence[Column], relation: str, *, is_exact: bool) -
         name = f"t.{quote_name(column.name)}"
         distinct = f"count(DISTINCT {name})" if is_exact else f"approx_count_distinct({name})"
         parts += [f"count({name})", distinct]
-        if is_numeric(column.type):
+        if column.is_numeric:
             finite = f"{name}::DOUBLE"
             parts += [f"min({name})", f"max({name})", f"avg({finite}) FILTER (isfinite({finite}))"]
-        elif is_temporal(column.type):
+        elif column.is_time:
             parts += [f"min({name})", f"max({name})"]
     return f"SELECT {', '.join(parts)} FROM {relation} AS t"
 
@@ -174,9 +136,9 @@ def _build_counts(columns: Sequence[Column], relation: str, *, is_exact: bool) -
 def _read_counts(column: Column, cells: Any, row_count: int) -> ColumnMetadata:
     filled, distinct = int(next(cells)), int(next(cells))
     minimum = maximum = average = None
-    if is_numeric(column.type):
+    if column.is_numeric:
         minimum, maximum, average = next(cells), next(cells), next(cells)
-    elif is_temporal(column.type):
+    elif column.is_time:
         minimum, maximum = next(cells), next(cells)
     return ColumnMetadata(
         name=column.name,
@@ -190,11 +152,11 @@ def _read_counts(column: Column, cells: Any, row_count: int) -> ColumnMetadata:
 
 
 async def _add_values(
-    engine: MetadataEngine, columns: Sequence[ColumnMetadata], relation: str
+    engine: "Engine", columns: Sequence[ColumnMetadata], relation: str
 ) -> Sequence[ColumnMetadata]:
     """Collect the values of text columns in one query, so that the table is read once."""
     texts = [
-        one for one in columns if is_text(one.type) and 0 < (one.unique_count or 0) <= MOST_DISTINCT
+        one for one in columns if _is_category(one) and 0 < (one.unique_count or 0) <= MOST_DISTINCT
     ][:MOST_TEXT_COLUMNS]
     if not texts:
         return columns
@@ -213,6 +175,10 @@ async def _add_values(
     return [_with_values(one, found.get(one.name, ())) for one in columns]
 
 
+def _is_category(column: Column) -> bool:
+    return column.is_text or column.type == "BOOLEAN"
+
+
 def _with_values(column: ColumnMetadata, values: Sequence[str]) -> ColumnMetadata:
     is_complete = 0 < len(values) < MOST_VALUES
     return replace(column, values=tuple(values), is_complete=is_complete)
@@ -220,7 +186,7 @@ def _with_values(column: ColumnMetadata, values: Sequence[str]) -> ColumnMetadat
 
 def _find_time_column(columns: Sequence[ColumnMetadata]) -> ColumnMetadata | None:
     """Return the column with the time of a row: by its name, or else the first temporal one."""
-    times = [one for one in columns if one.is_temporal and one.minimum is not None]
+    times = [one for one in columns if one.is_time and one.minimum is not None]
     names = {one.name.lower(): one for one in reversed(times)}
     by_name = next((names[name] for name in _TIME_NAMES if name in names), None)
     return by_name or (times[0] if times else None)

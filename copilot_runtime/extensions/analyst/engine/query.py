@@ -1,26 +1,20 @@
-"""A query in a thread: run, fetched up to a limit, and interruptible from other threads."""
+"""Queries in threads: run up to a limit, interrupted after a time, and at most so many at once."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import duckdb
 
-from copilot_runtime.extensions.analyst.engine.copies import read_table
-from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
-from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, parse_error
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.base.concurrency import ThreadPool, retrieve_exception
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut, parse_error
 from copilot_runtime.extensions.analyst.engine.sandbox import (
-    CONFIG,
-    Config,
+    EngineOptions,
     Sandbox,
-    attach_files,
     check_statement,
-    lock_connection,
 )
-from copilot_runtime.extensions.analyst.engine.store import StoredTable
 from copilot_runtime.extensions.analyst.results import Column, Table
 
 T = TypeVar("T")
@@ -227,79 +221,134 @@ def _cap_cell(cell: Any, limit: int) -> Any:
     return cell
 
 
-INTERVAL = 0.1
-"""Seconds between two checks of a file's size."""
+GRACE = 1.0
+"""Seconds for interrupted work to end before it is abandoned."""
+
+LEAVE = 5.0
+"""Seconds to wait for threads at the end: a program that exits while DuckDB works aborts."""
+
+REPEAT = 0.02
+"""Seconds between two interrupts: an interrupt just before a query starts is lost."""
 
 
-class Saving:
-    """The only writing connection; it is locked like a sandbox, except for its new file."""
+class Executor:
+    """The worker threads of an engine.
 
-    def __init__(self, part: Path, files: Mapping[str, Path], options: EngineOptions) -> None:
-        self._part = part
-        config: Config = {
-            **CONFIG,
-            "memory_limit": options.memory_limit,
-            "threads": str(options.threads),
-        }
-        self._connection = duckdb.connect(config=config)
-        self._max_rows = options.max_rows
-        self._max_file = options.max_file
-        self._is_too_large = False
+    Args:
+        concurrency: Maximum number of concurrent queries; an uninterruptible query keeps its slot.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+        self._pool = ThreadPool(concurrency, "analyst")
+        self._writers = ThreadPool(2, "analyst-writer")
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stops: set[Callable[[], None]] = set()
+        self._lock = threading.Lock()
+        self._busy = 0
+        self._pending: dict[Query, asyncio.Task[Any]] = {}
+
+    def start(self, work: Callable[..., T], *arguments: Any) -> "asyncio.Task[T]":
+        """Start work that is not a query: opening, copying, closing."""
+        return self.watch(self._writers.run(self._count(lambda: work(*arguments))))
+
+    async def run(
+        self,
+        query: Query,
+        work: Callable[[Query], T],
+        timeout: float,
+        on_start: Callable[[], None] | None = None,
+    ) -> T:
+        """Run one step of a query once a slot is free.
+
+        Raises `QueryTimedOut`. Cancellation interrupts the query.
+        """
+        await self._slots.acquire()
         try:
-            attach_files(self._connection, files, options.folder)
-            self._execute(f"ATTACH {quote_text(str(part))} AS target")
-            path = ",".join(f'{quote_name(alias)}."main"' for alias in files)
-            self._execute(f"SET search_path = {quote_text(path)}")
-            lock_connection(self._connection)
+            if on_start is not None:
+                on_start()
+            task = self.watch(self._pool.run(self._count(lambda: work(query))))
         except BaseException:
-            self.discard()
+            self._slots.release()
             raise
+        self._pending[query] = task
 
-    def _execute(self, sql: str) -> None:
-        self._connection.execute(sql)
+        def finish(_: object) -> None:
+            self._slots.release()
+            del self._pending[query]
 
-    def run(self, name: str, sql: str) -> StoredTable:
-        """Save the rows of a query as a table. Raises `QueryFailed`."""
-        check_statement(self._connection, sql)
-        prefix = f"CREATE TABLE target.main.{quote_name(name)} AS FROM ("
-        text = sql.rstrip().rstrip(";")
+        task.add_done_callback(finish)
+        return await self.attend(task, query.stop, timeout)
+
+    async def attend(self, work: "asyncio.Task[T]", stop: Callable[[], None], timeout: float) -> T:
+        """Await work in a thread; interrupt it on timeout or cancellation."""
+        self._stops.add(stop)
+        work.add_done_callback(lambda _: self._stops.discard(stop))
         try:
-            self._execute(f"{prefix}{text}\n) LIMIT {self._max_rows + 1}")
-            stored = read_table(self._connection, name, name, "target")
-            self._check_size(stored)
-            self._execute("CHECKPOINT target")
-            if self._part.stat().st_size > self._max_file:
-                raise QueryFailed("The result is too large to be saved.")
-        except duckdb.Error as error:
-            if self._is_too_large:
-                raise QueryFailed("The result is too large to be saved.") from None
-            raise parse_error(error, offset=len(prefix)) from None
-        self._connection.close()
-        return stored
+            done, _ = await asyncio.wait({work}, timeout=timeout)
+        except asyncio.CancelledError:
+            stop()
+            self.watch(_stop_work(stop, work))
+            raise
+        if not done:
+            await _stop_work(stop, work)
+            raise QueryTimedOut(timeout)
+        return work.result()
 
-    def _check_size(self, table: StoredTable) -> None:
-        if table.row_count > self._max_rows:
-            raise QueryFailed(
-                "The result has too many rows to be saved.",
-                hint=f"At most {self._max_rows:,} rows can be saved: aggregate or filter.",
-            )
+    def close_query(self, query: Query) -> None:
+        """Stop a started query, and close it once its thread is done."""
+        query.stop()
+        task = self._pending.get(query)
+        if task is None:
+            self.start(query.close)
+        else:
+            task.add_done_callback(lambda _: self.start(query.close))
 
-    async def watch_size(self, work: "asyncio.Task[StoredTable]") -> None:
-        """Interrupt the work once its file is too large."""
-        while not (await asyncio.wait({work}, timeout=INTERVAL))[0]:
-            if self._part.exists() and self._part.stat().st_size > self._max_file:
-                self._is_too_large = True
-                self.interrupt()
+    async def wait_idle(self) -> None:
+        """Wait until no work is running."""
+        while self._tasks:
+            await asyncio.wait({*self._tasks})
 
-    def interrupt(self) -> None:
-        """Interrupt the running statement."""
-        try:
-            self._connection.interrupt()
-        except duckdb.Error:
-            return
+    async def aclose(self) -> None:
+        """Interrupt all work, and wait for it briefly."""
+        for stop in [*self._stops]:
+            stop()
+        if self._tasks:
+            await asyncio.wait({*self._tasks}, timeout=GRACE)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LEAVE
+        while self._busy and loop.time() < end:
+            for stop in [*self._stops]:
+                stop()
+            await asyncio.sleep(REPEAT)
 
-    def discard(self) -> None:
-        """Close the connection, and remove the unfinished file."""
-        self._connection.close()
-        for path in (self._part, self._part.with_name(self._part.name + ".wal")):
-            path.unlink(missing_ok=True)
+    def _count(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Count the work as running until its thread ends, even if its waiter was cancelled."""
+
+        def run() -> T:
+            with self._lock:
+                self._busy += 1
+            try:
+                return work()
+            finally:
+                with self._lock:
+                    self._busy -= 1
+
+        return run
+
+    def watch(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run a coroutine as a task that `wait_idle` and `aclose` wait for."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(retrieve_exception)
+        return task
+
+
+async def _stop_work(stop: Callable[[], None], work: "asyncio.Task[Any]") -> None:
+    """Interrupt work repeatedly until its thread is done or the grace period is over."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + GRACE
+    while not work.done() and loop.time() < end:
+        stop()
+        await asyncio.wait({work}, timeout=REPEAT)

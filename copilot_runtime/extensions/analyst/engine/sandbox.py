@@ -1,16 +1,16 @@
-"""A locked DuckDB instance in which queries can only read."""
+"""A locked DuckDB instance in which queries can only read, and its limits."""
 
 import tempfile
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, parse_error
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
 
 Config = dict[str, str | bool | int | float | list[str]]
 """The configuration for `duckdb.connect`."""
@@ -27,6 +27,40 @@ CONFIG: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Limits of the engine, and the folder of its files."""
+
+    folder: Path
+    """Folder for copies and saved data sets, written by this engine only."""
+    memory_limit: str = "512MB"
+    """Memory limit of all concurrent queries together, in DuckDB's notation."""
+    threads: int = 2
+    query_timeout: float = 30.0
+    """Time limit of a query in seconds, excluding its wait for a slot."""
+    max_rows: int = 500_000
+    """Maximum number of rows of any query, whatever its own limit."""
+    max_cell: int = 65_536
+    """Maximum characters of one text value; a longer one is cut and ends in `…`."""
+    max_bytes: int = 8 * 1024 * 1024
+    """Approximate limit on the text bytes of one result; beyond it, the result is truncated."""
+    max_file: int = 1024 * 1024 * 1024
+    """Maximum size of a saved data set, in bytes."""
+    concurrency: int = 8
+    """Maximum number of concurrent queries; others wait."""
+
+    def build_config(self) -> Config:
+        """Return the configuration of a locked connection."""
+        return {**CONFIG, "memory_limit": self.memory_limit, "threads": str(self.threads)}
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "query_timeout", "max_rows", "max_cell", "concurrency"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationFailed(
+                    f"The engine's {name} is {getattr(self, name)!r}.", hint="Give more than 0."
+                )
+
+
 class Sandbox:
     """The data sets, attached read-only, without files, network, extensions and settings.
 
@@ -40,7 +74,6 @@ class Sandbox:
         self._lock = threading.Lock()
         self._leases = 0
         self._is_retired = False
-        self._on_close: list[Any] = []
         with tempfile.TemporaryDirectory(prefix="analyst-") as folder:
             self._connection = _open_empty(Path(folder) / "empty.duckdb", options)
         try:
@@ -74,24 +107,17 @@ class Sandbox:
             self._leases -= 1
             is_last = self._is_retired and not self._leases
         if is_last:
-            self._close()
+            self._connection.close()
 
-    def retire(self, on_close: Any = None) -> None:
-        """Close the sandbox after its last query; then call `on_close`."""
+    def retire(self) -> None:
+        """Close the sandbox after its last query."""
         with self._lock:
             if self._is_retired:
                 return
             self._is_retired = True
-            if on_close is not None:
-                self._on_close.append(on_close)
             is_idle = not self._leases
         if is_idle:
-            self._close()
-
-    def _close(self) -> None:
-        self._connection.close()
-        for call in self._on_close:
-            call()
+            self._connection.close()
 
 
 def attach_files(
@@ -149,9 +175,4 @@ def check_statement(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 def _open_empty(file: Path, options: EngineOptions) -> duckdb.DuckDBPyConnection:
     duckdb.connect(str(file)).close()
-    config: Config = {
-        **CONFIG,
-        "memory_limit": options.memory_limit,
-        "threads": str(options.threads),
-    }
-    return duckdb.connect(str(file), read_only=True, config=config)
+    return duckdb.connect(str(file), read_only=True, config=options.build_config())

@@ -11,29 +11,21 @@ from uuid import uuid4
 
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.events import (
-    ActionExecutionStart,
-    Activity,
-    Event,
-    Events,
-    Interrupt,
-    RunFailed,
-)
-from copilot_runtime.api.events import TextMessageContent as Text
+from copilot_runtime.api.events import Events
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, get_text
+from copilot_runtime.base.jsonvalue import as_list, as_objects, get_text
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.evaluation.comparison import compare_tables
-from copilot_runtime.extensions.analyst.evaluation.definition import (
+from copilot_runtime.extensions.analyst.evaluation.questions import (
     EvaluationQuestion,
     QuestionPlace,
+    compare_tables,
 )
-from copilot_runtime.extensions.analyst.results import Table
-from copilot_runtime.extensions.analyst.tools.values import to_plain
+from copilot_runtime.extensions.analyst.results import Table, to_plain
+from copilot_runtime.extensions.analyst.view import CHART, QUESTION, TABLE, Answer
 from copilot_runtime.extensions.scenarios.models import ScriptPlayer
 
 _REFUSAL = re.compile(
@@ -56,73 +48,28 @@ class AnswerTable:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    is_truncated: bool = False
 
 
-@dataclass(slots=True)
-class AnswerRecord:
-    """The answer to one question."""
-
-    text: str = ""
-    tables: list[AnswerTable] = field(default_factory=list[AnswerTable])
-    has_chart: bool = False
-    trust: str = ""
-    sql: list[str] = field(default_factory=list[str])
-    clarification: str = ""
-    """The clarification question of the answer, or an empty value."""
-    approval: bool = False
-    """`True` if the answer waits for an approval."""
-    calls: list[str] = field(default_factory=list[str])
-    thoughts: list[str] = field(default_factory=list[str])
-    error: str = ""
-
-    def add(self, event: Event) -> None:
-        """Add the content of an event to the answer."""
-        match event:
-            case Text(content=content):
-                self.text += content
-            case ActionExecutionStart(name=name):
-                self.calls.append(name)
-            case Interrupt():
-                self.approval = True
-            case Activity(activity_type=kind, content=content) if kind.startswith("analyst-"):
-                self._add_activity(kind.removeprefix("analyst-"), as_object(content))
-            case _:
-                pass
-
-    @property
-    def is_refusal(self) -> bool:
-        """`True` if the answer has no data and says that the question cannot be answered."""
-        has_data = bool(self.has_chart or any(table.rows for table in self.tables))
-        return not has_data and not self.clarification and bool(_REFUSAL.search(self.text))
-
-    def _add_activity(self, kind: str, content: JsonObject) -> None:
-        match kind:
-            case "table":
-                rows = content.get("rows")
-                self.tables.append(
-                    AnswerTable(
-                        columns=[get_text(it, "name") for it in as_objects(content.get("columns"))],
-                        rows=[_read_row(row) for row in rows] if isinstance(rows, list) else [],
-                        is_truncated=content.get("is_truncated") is True,
-                    )
-                )
-            case "chart":
-                self.has_chart = True
-            case "answer":
-                self.trust = get_text(content, "trust")
-                self.sql = [get_text(it, "sql") for it in as_objects(content.get("lineage"))]
-            case "question":
-                self.clarification = get_text(content, "question")
-            case "thoughts":
-                thoughts = as_objects(content.get("thoughts"))
-                self.thoughts = [get_text(it, "content") for it in thoughts]
-            case _:
-                pass
+def list_tables(answer: Answer) -> Sequence[AnswerTable]:
+    """Return the tables of an answer."""
+    return [
+        AnswerTable(
+            columns=[get_text(it, "name") for it in as_objects(table.get("columns"))],
+            rows=[as_list(row) for row in as_list(table.get("rows"))],
+        )
+        for table in answer.list(TABLE)
+    ]
 
 
-def _read_row(row: Any) -> Sequence[Any]:
-    return row if isinstance(row, list) else [*as_object(row).values()]
+def find_clarification(answer: Answer) -> str:
+    """Return the clarification question of an answer, or an empty text."""
+    return get_text(answer.find(QUESTION) or {}, "question")
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Return `True` if an answer has no data and says that the question cannot be answered."""
+    has_data = answer.find(CHART) is not None or any(one.rows for one in list_tables(answer))
+    return not has_data and not find_clarification(answer) and bool(_REFUSAL.search(answer.text))
 
 
 MOST_ROWS = 500
@@ -132,7 +79,7 @@ Verdict = Literal["correct", "wrong", "refused", "clarified", "error", "skipped"
 """`refused` and `clarified` mark honest answers where rows were expected: better than wrong rows,
 but not a pass."""
 
-Ask = Callable[[EvaluationQuestion], Awaitable[AnswerRecord]]
+Ask = Callable[[EvaluationQuestion], Awaitable[Answer]]
 RunReference = Callable[[EvaluationQuestion], Awaitable[Table]]
 
 _TRUST = ("free_sql", "derived", "verified")
@@ -146,7 +93,7 @@ class Evaluation:
     verdict: Verdict
     reason: str = ""
     """The reason for a failure."""
-    answer: AnswerRecord = field(default_factory=AnswerRecord)
+    answer: Answer = field(default_factory=Answer)
     seconds: float = 0.0
 
     @property
@@ -210,10 +157,10 @@ def build_ask(build_agent: Callable[[Adapter | None], Agent]) -> Ask:
     `build_agent` is called with the scripted model of a question, or `None` for the agent's own.
     """
 
-    async def ask(question: EvaluationQuestion) -> AnswerRecord:
+    async def ask(question: EvaluationQuestion) -> Answer:
         model = ScriptModel(question) if question.script else None
         agent = build_agent(model)
-        record = AnswerRecord()
+        answer = Answer()
         properties = {"dataset_label": question.dataset, "agent_name": question.agent_name}
         run = RunInput(
             thread_id=str(uuid4()),
@@ -224,12 +171,10 @@ def build_ask(build_agent: Callable[[Adapter | None], Agent]) -> Ask:
         )
         async with aclosing(agent.run(run)) as events:
             async for event in events:
-                if isinstance(event, RunFailed):
-                    record.error = event.error.message
-                record.add(event)
+                answer.add(event)
         if model is not None and model.player.complaint:
-            record.error = model.player.complaint
-        return record
+            answer.error = model.player.complaint
+        return answer
 
     return ask
 
@@ -288,7 +233,7 @@ async def _evaluate(
     if question.skip:
         return Evaluation(place=place, verdict="skipped", reason=question.skip)
     started = perf_counter()
-    answer = AnswerRecord()
+    answer = Answer()
     try:
         async with asyncio.timeout(timeout):
             reference = await _read_reference(question, run_reference)
@@ -328,7 +273,7 @@ async def _read_reference(
 
 
 def judge_answer(
-    question: EvaluationQuestion, reference: AnswerTable | None, answer: AnswerRecord
+    question: EvaluationQuestion, reference: AnswerTable | None, answer: Answer
 ) -> tuple[Verdict, str]:
     """Return the verdict on an answer, with the reason for a failure."""
     if answer.error:
@@ -352,28 +297,29 @@ def judge_answer(
     return "correct", ""
 
 
-def _judge_refusal(answer: AnswerRecord) -> tuple[Verdict, str]:
-    if answer.is_refusal:
+def _judge_refusal(answer: Answer) -> tuple[Verdict, str]:
+    if is_refusal(answer):
         return "correct", ""
-    if answer.clarification:
-        return "clarified", f"expected a refusal, found a question: {answer.clarification}"
+    if question := find_clarification(answer):
+        return "clarified", f"expected a refusal, found a question: {question}"
     return "wrong", "expected that it says that the data cannot tell, found an answer"
 
 
-def _judge_clarification(answer: AnswerRecord) -> tuple[Verdict, str]:
-    if answer.clarification:
+def _judge_clarification(answer: Answer) -> tuple[Verdict, str]:
+    if find_clarification(answer):
         return "correct", ""
-    if answer.is_refusal:
+    if is_refusal(answer):
         return "refused", "expected a question back, found a refusal"
     return "wrong", "expected a question back, found an answer"
 
 
 def _judge_rows(
-    question: EvaluationQuestion, reference: AnswerTable | None, answer: AnswerRecord
+    question: EvaluationQuestion, reference: AnswerTable | None, answer: Answer
 ) -> tuple[Verdict, str]:
     assert reference is not None
     differences: list[str] = []
-    for table in reversed(answer.tables):
+    tables = list_tables(answer)
+    for table in reversed(tables):
         difference = compare_tables(
             reference.columns,
             reference.rows,
@@ -386,16 +332,16 @@ def _judge_rows(
         if difference is None:
             return _judge_trust(question, answer)
         differences.append(difference)
-    if not reference.rows and not answer.tables and not answer.has_chart:
+    if not reference.rows and not tables and answer.find(CHART) is None:
         return "correct", ""  # frontends do not display tables without rows
-    if answer.clarification:
-        return "clarified", f"asked back: {answer.clarification}"
-    if answer.is_refusal:
+    if asked := find_clarification(answer):
+        return "clarified", f"asked back: {asked}"
+    if is_refusal(answer):
         return "refused", "said that the data cannot tell"
     return "wrong", differences[0] if differences else "the answer has no rows"
 
 
-def _judge_trust(question: EvaluationQuestion, answer: AnswerRecord) -> tuple[Verdict, str]:
+def _judge_trust(question: EvaluationQuestion, answer: Answer) -> tuple[Verdict, str]:
     level = question.trust
     if level is None:
         return "correct", ""

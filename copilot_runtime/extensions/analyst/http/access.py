@@ -14,7 +14,7 @@ from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import AgentNotFound
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 

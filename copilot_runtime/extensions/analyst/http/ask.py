@@ -10,15 +10,12 @@ from uuid import uuid4
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import (
     LAST,
-    Activity,
     Custom,
     Event,
     Events,
     Interrupt,
     RunFailed,
     RunFinished,
-    TextMessageContent,
-    TextMessageStart,
 )
 from copilot_runtime.api.messages import Message, TextMessage, new_id
 from copilot_runtime.api.run_input import Resume, RunInput
@@ -35,6 +32,7 @@ from copilot_runtime.extensions.analyst.view import (
     QUESTION,
     TABLE,
     THOUGHT,
+    Answer,
 )
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Log
@@ -59,63 +57,49 @@ class StreamEncoder:
 
     def __init__(self) -> None:
         self.thoughts: list[JsonObject] = []
-        self._texts: dict[str, list[str]] = {}
-        self._shown: dict[str, list[JsonObject]] = {
-            kind: [] for kind in (CHART, TABLE, DOWNLOAD, ANSWER, QUESTION)
-        }
-        self._approval: JsonObject | None = None
+        self._answer = Answer()
 
     def feed(self, event: Event) -> Sequence[Frame]:
         """Return the client's frames for an event of the run; for most events, there are none."""
+        self._answer.add(event)
         match event:
             case Custom(name=name, value=value) if name == THOUGHT:
                 self.thoughts.append(as_object(value))
                 return [Frame(THOUGHT, self.thoughts[-1])]
-            case TextMessageStart(message_id=id):
-                self._texts[id] = []
-            case TextMessageContent(message_id=id, content=content):
-                self._texts.setdefault(id, []).append(content)
-            case Activity(activity_type=kind, content=content) if kind in self._shown:
-                self._shown[kind].append(as_object(content))
-            case Interrupt(interrupt_id=id, value=value, message=message):
-                fields = as_object(value)
-                self._approval = {
-                    "id": id,
-                    "question": message,
-                    "tool": fields.get("tool"),
-                    "arguments": fields.get("arguments"),
-                    "rows": fields.get("rows"),
-                }
             case RunFinished():
                 return [Frame("response", self.build_response()), Frame("done", None)]
             case RunFailed(error=report):
                 return [Frame("error", describe_error(report)), Frame("done", None)]
             case _:
-                pass
-        return []
+                return []
 
     def build_response(self) -> JsonObject:
-        """Return the response of a finished run."""
-        found = self._shown
+        """Return the response of a finished run; without text, the question of its approval."""
+        answer = self._answer
+        approval = None if answer.approval is None else _describe_approval(answer.approval)
+        texts = (text for text in reversed(answer.texts.values()) if text.strip())
         return {
             "success": True,
-            "response": self._find_text(),
+            "response": next(texts, "") or str((approval or {}).get("question") or ""),
             "thoughts_count": len(self.thoughts),
-            "chart": found[CHART][-1] if found[CHART] else None,
-            "download": found[DOWNLOAD][-1] if found[DOWNLOAD] else None,
-            "charts": found[CHART],
-            "tables": found[TABLE],
-            "downloads": found[DOWNLOAD],
-            "answer": found[ANSWER][-1] if found[ANSWER] else None,
-            "question": found[QUESTION][-1] if found[QUESTION] else None,
-            "approval": self._approval,
+            "chart": answer.find(CHART),
+            "download": answer.find(DOWNLOAD),
+            "charts": [*answer.list(CHART)],
+            "tables": [*answer.list(TABLE)],
+            "downloads": [*answer.list(DOWNLOAD)],
+            "answer": answer.find(ANSWER),
+            "question": answer.find(QUESTION),
+            "approval": approval,
         }
 
-    def _find_text(self) -> str:
-        """Return the last text, or the question of an approval."""
-        texts = ["".join(pieces) for pieces in self._texts.values()]
-        last = next((text for text in reversed(texts) if text.strip()), "")
-        return last or str((self._approval or {}).get("question") or "")
+
+def _describe_approval(interrupt: Interrupt) -> JsonObject:
+    fields = as_object(interrupt.value)
+    return {
+        "id": interrupt.interrupt_id,
+        "question": interrupt.message,
+        **{name: fields.get(name) for name in ("tool", "arguments", "rows")},
+    }
 
 
 def describe_error(report: ErrorReport) -> JsonObject:

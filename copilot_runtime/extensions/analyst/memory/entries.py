@@ -1,14 +1,21 @@
-"""The memory of one table, and its decay: immutable values, independent of the store."""
+"""The memory of one table: entries, their extraction from a question, and their decay."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any, Literal, cast, get_args
 
+from sqlglot import Expr, exp
+
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset
 from copilot_runtime.extensions.analyst.prompt.untrusted import cut_lines, quote_line
+from copilot_runtime.extensions.analyst.results import Column, Fix
+from copilot_runtime.extensions.analyst.session import Session
+from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql, read_statements
 
 Kind = Literal["pattern", "column", "fix", "failure"]
 
@@ -52,8 +59,6 @@ class TableMemory:
     """The memory of one table, for one owner."""
 
     entries: Sequence[MemoryEntry] = ()
-    schema: Sequence[tuple[str, str]] = ()
-    """Names and types of the table's columns when the memory was stored."""
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -114,7 +119,6 @@ def write_memory(memory: TableMemory) -> str:
     """Serialise a memory as JSON."""
     value: JsonObject = {
         "version": VERSION,
-        "schema": [[*column] for column in memory.schema],
         "entries": [describe_entry(entry) for entry in memory.entries],
     }
     return dumps(value).decode()
@@ -131,11 +135,10 @@ def read_memory(text: str | None) -> TableMemory:
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise ValueError("it is of another version")
     try:
-        schema = [(str(name), str(kind)) for name, kind in value["schema"]]
         entries = [_read_entry(item) for item in value["entries"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"it has another form: {error!r}") from error
-    return TableMemory(schema=schema, entries=_evict(entries))
+    return TableMemory(entries=_evict(entries))
 
 
 def describe_entry(entry: MemoryEntry) -> JsonObject:
@@ -251,3 +254,139 @@ def _write(entry: MemoryEntry) -> str:
     detail = f" <- {quote_line(entry.detail, 120)}" if entry.detail else ""
     note = f"; note: {quote_line(entry.note, 120)}" if entry.note else ""
     return f"{quote_line(entry.text, 300)}{detail}{note}"
+
+
+MOST_STATEMENTS = 50
+"""Maximum number of statements per question from which entries are extracted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The SQL, repairs and failures of one answered question."""
+
+    sql: Sequence[str] = ()
+    """Successful SQL, without row filters. If empty, nothing is extracted."""
+    fixes: Sequence[Fix] = ()
+    """Repairs that led to a result."""
+    failures: Sequence[tuple[str, str]] = ()
+    """SQL that was refused or failed, with the reason."""
+    columns: Sequence[Column] = ()
+    """The columns of the table."""
+
+
+def extract_entries(turn: Turn, table: str) -> Sequence[MemoryEntry]:
+    """Return the memory entries of a turn for a table. They contain no literals of its SQL."""
+    names = {column.name.lower(): column.name for column in turn.columns}
+    entries: list[MemoryEntry] = []
+    for sql in turn.sql[:MOST_STATEMENTS]:
+        trees = read_statements(sql)
+        if not trees:
+            continue
+        entries.append(MemoryEntry(kind="pattern", text=extract_pattern(sql)))
+        found = _find_columns(trees[0], table, names)
+        entries += [MemoryEntry(kind="column", text=name) for name in found]
+    entries += [_read_fix(fix) for fix in turn.fixes[:MOST_STATEMENTS]]
+    for sql, reason in turn.failures[:MOST_STATEMENTS]:
+        text = extract_pattern(sql) or "SQL that cannot be read"
+        entries.append(MemoryEntry(kind="failure", text=text, detail=strip_private(reason)))
+    return [entry for entry in entries if entry.text]
+
+
+def extract_pattern(sql: str) -> str:
+    """Return SQL with `?` for each literal, or an empty string if the text is not SQL."""
+    return strip_private(fingerprint_sql(sql)) if read_statements(sql) else ""
+
+
+def _find_columns(tree: Expr, table: str, names: Mapping[str, str]) -> Sequence[str]:
+    """Return the distinct columns of a table that SQL uses. `names` are in lower case."""
+    aliases = {one.alias_or_name.lower(): one.name.lower() for one in tree.find_all(exp.Table)}
+    found: dict[str, None] = {}
+    for column in tree.find_all(exp.Column):
+        source = column.table.lower()
+        is_elsewhere = source in aliases and aliases[source] != table.lower()
+        name = names.get(column.name.lower())
+        if name is not None and not is_elsewhere:
+            found[name] = None
+    return [*found]
+
+
+def _read_fix(fix: Fix) -> MemoryEntry:
+    names = () if fix.kind == "literal" else None
+    return MemoryEntry(
+        kind="fix", text=strip_private(fix.description, names=names), detail=fix.kind
+    )
+
+
+_WORD = re.compile(r"\w+")
+
+
+def find_lessons(session: Session) -> Sequence[tuple[Dataset, Turn]]:
+    """Return the turns of a question, one for each data set that its SQL is about.
+
+    SQL is about the question's data set if it reads that one, or no known one; otherwise about the
+    first data set that it reads.
+    """
+    datasets = {one.name.lower(): one for one in session.list_datasets()}
+    first = session.dataset.lower()
+
+    def choose(tables: Sequence[str]) -> str:
+        names = [one.lower() for one in tables if one.lower() in datasets]
+        return first if first in names or not names else names[0]
+
+    def find_words(sql: str) -> Sequence[str]:
+        return _WORD.findall(sql)
+
+    sql = [(choose(session.sql_tables.get(one, ())), one) for one in session.turn_sql]
+    failures = [(choose(find_words(one)), (one, why)) for one, why in session.failed_sql]
+    lineage = session.findings.lineage
+    fixes = [
+        (choose(next((each.tables for each in lineage if one in each.fixes), ())), one)
+        for one in session.fixes
+    ]
+    return [
+        (
+            datasets[name],
+            Turn(
+                sql=[one for place, one in sql if place == name],
+                fixes=[one for place, one in fixes if place == name],
+                failures=[one for place, one in failures if place == name],
+                columns=datasets[name].columns,
+            ),
+        )
+        for name in dict.fromkeys(place for place, _ in sql)
+        if name in datasets  # may have been deleted meanwhile
+    ]
+
+
+_MOST_TEXT = 120
+"""Maximum length of a stored text, in characters."""
+
+MASK = "?"
+
+_EMAIL = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
+_UUID = re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)
+_TOKEN = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{24,}(?![\w-])")
+_NUMBER = re.compile(r"(?<!\w)\+?\d(?:[ ()./-]?\d){4,}(?!\w)")
+_LITERAL = re.compile(r"'((?:[^'\n]|'')*)'")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+def strip_private(text: str, *, names: Collection[str] | None = ()) -> str:
+    """Return one line of at most 120 characters without literals, addresses and long numbers.
+
+    Args:
+        text: The text to store.
+        names: Allowed texts in single quotes, such as names in error messages; `None` allows all.
+    """
+
+    def mask(match: re.Match[str]) -> str:
+        quoted = match.group(1)
+        is_name = bool(_NAME.fullmatch(quoted)) if names is None else quoted in names
+        return match.group(0) if is_name else f"'{MASK}'"
+
+    text = " ".join(text[: 40 * _MOST_TEXT].split())
+    text = _LITERAL.sub(mask, text)
+    for pattern in (_EMAIL, _URL, _UUID, _TOKEN, _NUMBER):
+        text = pattern.sub(MASK, text)
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1].rstrip() + "…"

@@ -1,29 +1,142 @@
-"""The analyst's memory: recalled before an answer, updated after it."""
+"""The analyst's memory: recalled before an answer, updated after it, and kept in SQLite."""
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
 
-from copilot_runtime.base.errors import CopilotError, NotFound
+from copilot_runtime.base.concurrency import ThreadPool
+from copilot_runtime.base.errors import CopilotError, NotFound, StoreFailed
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.database.private_file import create_private_file
 from copilot_runtime.extensions.analyst.memory.entries import (
     MemoryEntry,
     TableMemory,
+    Turn,
     describe_entry,
+    extract_entries,
     read_memory,
+    strip_private,
     write_memory,
 )
-from copilot_runtime.extensions.analyst.memory.store import MemoryKey, MemoryStore
-from copilot_runtime.extensions.analyst.memory.turn import (
-    Turn,
-    extract_entries,
-    extract_pattern,
-    strip_private,
-)
-from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+T = TypeVar("T")
+
+FILE = "memory.db"
+PREFIX = "copilot_memory"
+
+Change = Callable[[str | None], str | None]
+"""Returns the new value for the current one, or `None` to delete it."""
+
+_PATIENCE = 2.0
+"""Seconds to wait for another process that writes to the file."""
+_BROKEN_FILE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_CREATE = """
+CREATE TABLE IF NOT EXISTS memory (
+  key TEXT PRIMARY KEY, owner TEXT, table_name TEXT, fingerprint TEXT, agent TEXT, value TEXT
+) WITHOUT ROWID"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryKey:
+    """The owner, agent and table of a memory. Each schema of a table has its own memory."""
+
+    table: str
+    fingerprint: str
+    agent: str | None = None
+    owner: str | None = None
+    """The user; `None` for all anonymous users."""
+
+    def __str__(self) -> str:
+        """Return the key as text, such as `copilot_memory:orders:0123456789ab`."""
+        parts = [PREFIX, quote(self.table, safe=""), quote(self.fingerprint, safe="")]
+        if self.agent is not None or self.owner is not None:
+            parts.append(quote(self.agent or "", safe=""))
+        if self.owner is not None:
+            parts.append(quote(self.owner, safe=""))
+        return ":".join(parts)
+
+
+class MemoryStore:
+    """Values by key in a folder. A key belongs to one owner."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._pool = ThreadPool(1, "analyst-memory")
+
+    async def read(self, owner: str | None) -> Mapping[MemoryKey, str]:
+        """Return all values of an owner. Raises `StoreFailed`."""
+
+        def select(connection: sqlite3.Connection) -> Mapping[MemoryKey, str]:
+            sql = "SELECT table_name, fingerprint, agent, value FROM memory WHERE owner IS ?"
+            return {
+                MemoryKey(table=table, fingerprint=fingerprint, agent=agent, owner=owner): value
+                for table, fingerprint, agent, value in connection.execute(sql, [owner])
+            }
+
+        return await self._run(select) if self._file.exists() else {}
+
+    async def update(self, key: MemoryKey, change: Change) -> None:
+        """Change a value in one transaction. Raises `StoreFailed`, or the exception of `change`."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            name = str(key)
+            connection.execute("BEGIN IMMEDIATE")
+            sql = "SELECT value FROM memory WHERE key = ?"
+            row: tuple[str] | None = connection.execute(sql, [name]).fetchone()
+            value = change(row[0] if row else None)
+            if value is None:
+                connection.execute("DELETE FROM memory WHERE key = ?", [name])
+            else:
+                values = [name, key.owner, key.table, key.fingerprint, key.agent, value]
+                connection.execute("REPLACE INTO memory VALUES (?, ?, ?, ?, ?, ?)", values)
+            connection.execute("COMMIT")
+
+        await self._run(write)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def run() -> T:
+            try:
+                with closing(self._open()) as connection:
+                    return work(connection)
+            except (sqlite3.Error, OSError) as error:
+                raise StoreFailed(
+                    "The analyst's memory cannot be stored.",
+                    hint=f"{type(error).__name__}: see that the analyst's folder can be written.",
+                ) from error
+
+        return await self._pool.run(run)
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file; create a missing one, and set an unreadable one aside."""
+        try:
+            return self._connect()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in _BROKEN_FILE:
+                raise
+        aside = self._file.with_name(f"{FILE}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+        self._file.replace(aside)
+        logger.error("'%s' cannot be read: it is now '%s'.", FILE, aside)
+        return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        create_private_file(self._file)
+        connection = sqlite3.connect(self._file, timeout=_PATIENCE, isolation_level=None)
+        try:
+            connection.execute(_CREATE)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
 
 TIME_LIMIT = 5.0
 """Time limit of a recording, in seconds."""
@@ -62,8 +175,6 @@ class AnalystMemory:
     Args:
         store: The store of the memory.
         is_enabled: `True` to recall and record. The memory can be listed in any case.
-        migrates: `True` if a table that has only gained columns inherits its earlier memory;
-            otherwise a changed table starts with an empty one.
         time_limit: Seconds for one recording.
         now: Returns the time, as text.
     """
@@ -73,22 +184,17 @@ class AnalystMemory:
         store: MemoryStore,
         *,
         is_enabled: bool = True,
-        migrates: bool = False,
         time_limit: float = TIME_LIMIT,
         now: Callable[[], str] = lambda: datetime.now(UTC).isoformat(timespec="seconds"),
     ) -> None:
         self.is_enabled = is_enabled
         self._store = store
-        self._migrates = migrates
         self._time_limit = time_limit
         self._now = now
         self._tasks: set[asyncio.Task[bool]] = set()
 
-    async def recall(self, key: MemoryKey, columns: Sequence[Column] = ()) -> TableMemory:
-        """Return the memory of a table; an empty one if the store fails.
-
-        `columns` are the table's current columns, to find memories of fewer columns.
-        """
+    async def recall(self, key: MemoryKey) -> TableMemory:
+        """Return the memory of a table; an empty one if the store fails."""
         if not self.is_enabled:
             return TableMemory()
         try:
@@ -99,7 +205,7 @@ class AnalystMemory:
                 "The analyst's memory cannot be read: %s", str(error) or "it took too long."
             )
             return TableMemory()
-        return self._find(key, values, columns)
+        return _read(key, values.get(key))
 
     def start_recording(self, key: MemoryKey, turn: Turn, span: Span = NO_SPAN) -> None:
         """Record a turn in the background. Errors are not raised.
@@ -121,7 +227,7 @@ class AnalystMemory:
         try:
             async with asyncio.timeout(self._time_limit):
                 uses = await asyncio.to_thread(extract_entries, turn, key.table)
-                await self._count(key, turn, uses)
+                await self._count(key, uses)
         except Exception as error:  # the store may raise anything: the answer has already been sent
             logger.warning(
                 "The analyst's memory was not written: %s", str(error) or "it took too long."
@@ -192,32 +298,14 @@ class AnalystMemory:
                 await self._store.update(key, lambda _: None)
         return len(memories)
 
-    async def rate(self, key: MemoryKey, sql: Sequence[str], is_good: bool) -> None:
-        """Reweigh SQL patterns: up after positive feedback, down after negative feedback."""
-        patterns = {await asyncio.to_thread(extract_pattern, one) for one in sql}
-
-        def weigh(memory: TableMemory) -> TableMemory:
-            ids = [one.id for one in memory.select("pattern") if one.text in patterns]
-            return memory.weigh(ids, is_good)
-
-        await self._change(key, weigh)
-
     async def aclose(self) -> None:
-        """Wait for pending writes, which have a timeout, and close the store."""
+        """Wait for pending writes, which have a timeout."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._time_limit + _GRACE)
-        await self._store.aclose()
 
-    async def _count(self, key: MemoryKey, turn: Turn, uses: Sequence[MemoryEntry]) -> None:
-        schema = [(column.name, column.type) for column in turn.columns]
+    async def _count(self, key: MemoryKey, uses: Sequence[MemoryEntry]) -> None:
         now = self._now()
-        start = await self.recall(key, turn.columns) if self._migrates else TableMemory()
-
-        def count(memory: TableMemory) -> TableMemory:
-            memory = memory if memory.entries else start
-            return replace(memory, schema=schema or memory.schema).count(uses, now)
-
-        await self._change(key, count)
+        await self._change(key, lambda memory: memory.count(uses, now))
 
     async def _change(self, key: MemoryKey, change: Callable[[TableMemory], TableMemory]) -> None:
         broken: dict[MemoryKey, str] = {}
@@ -240,23 +328,6 @@ class AnalystMemory:
             if memory.entry.id == id and key in (None, memory.key):
                 return memory
         raise NotFound(f"There is no memory {id!r}.", hint="It may have been forgotten.")
-
-    def _find(
-        self, key: MemoryKey, values: Mapping[MemoryKey, str], columns: Sequence[Column]
-    ) -> TableMemory:
-        if (text := values.get(key)) is not None:
-            return _read(key, text)
-        now = {(column.name, column.type) for column in columns}
-        if not self._migrates or not now:
-            return TableMemory()
-        older = [
-            _read(other, text)
-            for other, text in values.items()
-            if (other.table, other.agent) == (key.table, key.agent)
-            and not other.fingerprint.endswith(_BROKEN)
-        ]
-        fitting = [one for one in older if one.schema and {*one.schema} < now]
-        return max(fitting, key=lambda one: len(one.schema), default=TableMemory())
 
 
 def _read(key: MemoryKey, text: str | None) -> TableMemory:

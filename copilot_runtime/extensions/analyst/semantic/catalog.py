@@ -7,9 +7,11 @@ from pathlib import Path
 from sqlglot import exp
 
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
+from copilot_runtime.config.file_watcher import read_text
 from copilot_runtime.extensions.analyst.prompt.untrusted import quote_line
 from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.semantic.compile import (
+    GRAINS,
     CompiledMetric,
     DimensionFilter,
     Grain,
@@ -34,8 +36,6 @@ MOST_CHARACTERS = 3_000
 """Maximum length of all metrics in a prompt, in characters."""
 MOST_DESCRIPTION = 120
 """Maximum length of a description in a prompt, in characters."""
-
-_MOST_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class MetricCatalog:
             if not path.is_file():
                 continue
             try:
-                files.append((str(path), _read_file(path)))
+                files.append((str(path), parse_catalog(read_text(path), str(path))))
             except ConfigurationFailed as error:
                 problems.append(error.message)
         if problems:
@@ -217,18 +217,6 @@ class MetricCatalog:
         return None
 
 
-def _read_file(path: Path) -> CatalogFile:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ConfigurationFailed(f"{path}:1: the file is larger than {_MOST_BYTES:,} bytes.")
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigurationFailed(f"{path}:1: the file is not UTF-8 text.") from None
-    except OSError as error:
-        raise ConfigurationFailed(f"{path}:1: {error.strerror or error}.") from error
-    return parse_catalog(text, str(path))
-
-
 def _list_reads(definition: MetricDefinition) -> Iterator[tuple[str, str]]:
     """Yield table and name of each column that a metric reads."""
     table = definition.table or ""
@@ -311,7 +299,7 @@ def _list_groupings(
     for item in plain:
         if isinstance(item, exp.TimestampTrunc | exp.DateTrunc):
             unit = str(item.args.get("unit") or "").strip("'").casefold()
-            grain = next((one for one in _GRAINS if one == unit), None)
+            grain = next((one for one in GRAINS if one == unit), None)
         else:
             text = _strip(item)
             groups += [
@@ -321,9 +309,6 @@ def _list_groupings(
             ]
     if len(groups) + (grain is not None) == len(plain):
         yield groups, grain
-
-
-_GRAINS: Sequence[Grain] = ("hour", "day", "week", "month", "quarter", "year")
 
 
 def _list_extra(

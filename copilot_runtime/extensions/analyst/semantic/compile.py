@@ -13,6 +13,7 @@ from copilot_runtime.extensions.analyst.semantic.definition import (
     Relation,
     parse_expression,
 )
+from copilot_runtime.extensions.analyst.sql.parsing import quote
 
 Grain = Literal["hour", "day", "week", "month", "quarter", "year"]
 GRAINS: Sequence[Grain] = ("hour", "day", "week", "month", "quarter", "year")
@@ -79,9 +80,9 @@ def compile_metric(
     conditions = [compiler.build_filter(one) for one in filters]
     own = [compiler.place(parse_expression(text)) for text in metric.filters]
     query = exp.select(
-        *(exp.alias_(tree, _quote(label)) for label, tree in groups),
-        exp.alias_(compiler.build_value(), _quote(name)),
-    ).from_(exp.Table(this=_quote(metric.table)))
+        *(exp.alias_(tree, quote(label)) for label, tree in groups),
+        exp.alias_(compiler.build_value(), quote(name)),
+    ).from_(exp.Table(this=quote(metric.table)))
     for join in compiler.joins:
         query.append("joins", join)
     if own or conditions:
@@ -164,10 +165,10 @@ class _Compiler:
             if column.table and column.table.casefold() != table.casefold():
                 names = self._columns.setdefault(column.table, [])
                 names.extend([column.name] if column.name not in names else [])
-                column.set("table", _quote(column.table))
+                column.set("table", quote(column.table))
             else:
-                column.set("table", _quote(table))
-            column.set("this", _quote(column.name))
+                column.set("table", quote(table))
+            column.set("this", quote(column.name))
         return tree
 
     @property
@@ -211,24 +212,18 @@ class _Compiler:
         ]
         needed = [name for it, names in self._columns.items() for name in names if it == table]
         columns = [it for it in dict.fromkeys([*needed, *onward]) if it != key]
-        items = [
-            exp.alias_(exp.AnyValue(this=exp.column(_quote(it))), _quote(it)) for it in columns
-        ]
-        rows = exp.select(exp.column(_quote(key)), *items).from_(exp.Table(this=_quote(table)))
-        rows = rows.group_by(exp.column(_quote(key)))
+        items = [exp.alias_(exp.AnyValue(this=exp.column(quote(it))), quote(it)) for it in columns]
+        rows = exp.select(exp.column(quote(key)), *items).from_(exp.Table(this=quote(table)))
+        rows = rows.group_by(exp.column(quote(key)))
         condition = exp.EQ(
-            this=exp.column(_quote(column), table=_quote(source)),
-            expression=exp.column(_quote(key), table=_quote(table)),
+            this=exp.column(quote(column), table=quote(source)),
+            expression=exp.column(quote(key), table=quote(table)),
         )
-        alias = exp.TableAlias(this=_quote(table))
+        alias = exp.TableAlias(this=quote(table))
         return exp.Join(this=exp.Subquery(this=rows, alias=alias), side="LEFT", on=condition)
 
     def _own(self, column: str) -> exp.Expr:
-        return exp.column(_quote(column), table=_quote(self._metric.table or ""))
-
-
-def _quote(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
+        return exp.column(quote(column), table=quote(self._metric.table or ""))
 
 
 def _convert(value: Any) -> exp.Expr:

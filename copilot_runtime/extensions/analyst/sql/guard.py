@@ -13,12 +13,15 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 from sqlglot.tokenizer_core import TokenType
 
-from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.parsing import ParsingTooLong, parse_sql
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, SqlRefused, TableRule
+from copilot_runtime.extensions.analyst.sql.parsing import (
+    ParsingTooLong,
+    parse_sql,
+    quote,
+)
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, Scope, SqlRefused, TableRule
 from copilot_runtime.extensions.analyst.sql.sizes import bound_sizes
 from copilot_runtime.extensions.analyst.sql.syntax_tree import check_syntax_tree
-from copilot_runtime.extensions.analyst.sql.table_names import TableReader
+from copilot_runtime.extensions.analyst.sql.tables import TableReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class GuardedQuery:
         own_limit = tree.args.get("limit") if isinstance(tree, exp.Select) else None
         if isinstance(tree, exp.Select) and own_limit is None and not tree.args.get("sample"):
             return _write(tree.limit(limit))
-        inner = exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this=_quote("result")))
+        inner = exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this=quote("result")))
         return _write(exp.select("*").from_(inner).limit(limit))
 
 
@@ -244,10 +247,6 @@ def _name_values(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _quote(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
-
-
 def _list_columns(tree: exp.Expr, tables: Sequence[TableRule]) -> tuple[str, ...]:
     columns = {column.name.lower(): column.name for rule in tables for column in rule.columns}
     names = (node.name.lower() for node in tree.find_all(exp.Column))
@@ -370,9 +369,7 @@ def check_kinds(tree: exp.Expr, *, max_depth: int, max_nodes: int) -> None:
         node, depth = stack.pop()
         count += 1
         if depth > max_depth:
-            raise SqlRefused(
-                "too_deep", "The query is nested too deeply.", hint="Use WITH for its steps."
-            )
+            raise _too_deep()
         if count > max_nodes:
             raise SqlRefused("too_large", f"The query has more than {max_nodes:,} parts.")
         _check_kind(node)

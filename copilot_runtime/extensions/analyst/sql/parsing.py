@@ -50,6 +50,8 @@ def _bound_parser(dialect: str) -> Any:
 
 
 _MAX_CHARS = 20_000
+_ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, LookupError)
+"""What sqlglot raises for text that is not SQL."""
 
 
 def fingerprint_sql(sql: str) -> str:
@@ -67,14 +69,26 @@ def _hash(text: str) -> str:
     return hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest()[:8]
 
 
-def _mask(sql: str) -> str:
+def read_statements(sql: str) -> Sequence[exp.Expr]:
+    """Return the statements of a text; none if it is long or no SQL."""
     if len(sql) > _MAX_CHARS:
-        return ""
+        return []
     try:
-        trees = [tree for tree in parse_sql(sql) if tree is not None]
+        return [tree for tree in parse_sql(sql) if tree is not None]
+    except _ERRORS:
+        return []
+
+
+def quote(name: str) -> exp.Identifier:
+    """Return a quoted name."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def _mask(sql: str) -> str:
+    trees = read_statements(sql)
+    try:
         return "; ".join(_write(tree) for tree in trees if not isinstance(tree, exp.Semicolon))
-    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, LookupError):
-        # sqlglot raises arbitrary exceptions for text that is not SQL
+    except _ERRORS:
         return ""
 
 

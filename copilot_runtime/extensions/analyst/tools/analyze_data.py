@@ -1,44 +1,49 @@
 """The tool that aggregates: by group, over time, or as a distribution of numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.checks import check_result
-from copilot_runtime.extensions.analyst.results import Column, Table, ToolResult
+from copilot_runtime.extensions.analyst.results import (
+    Column,
+    ToolResult,
+    build_table,
+    list_records,
+    round_number,
+)
 from copilot_runtime.extensions.analyst.semantic.compile import Grain
 from copilot_runtime.extensions.analyst.semantic.definition import parse_expression
-from copilot_runtime.extensions.analyst.tools.columns import (
-    find_column,
-    is_numeric,
-    is_score,
-    is_time,
-    list_measures,
-)
-from copilot_runtime.extensions.analyst.tools.filters import Filters, build_conditions
+from copilot_runtime.extensions.analyst.tools.filters import NO_FILTERS, Filters, build_conditions
 from copilot_runtime.extensions.analyst.tools.metrics import analyze_metric, find_metric
 from copilot_runtime.extensions.analyst.tools.model_sql import build_repair_context
-from copilot_runtime.extensions.analyst.tools.plot_data import Names
 from copilot_runtime.extensions.analyst.tools.queries import (
+    STATISTICS,
     as_name,
     build_lineage,
     build_literal,
     call,
+    find_column,
+    is_score,
+    list_measures,
+    measure,
     name_column,
+    read_row,
     run_tree,
     select,
     to_number,
 )
 from copilot_runtime.extensions.analyst.tools.tool import (
-    AnalystTool,
     Arguments,
     Field,
+    Names,
+    TableName,
     ToolFailed,
     alias,
+    analyst_tool,
 )
-from copilot_runtime.extensions.analyst.tools.values import list_records, to_plain
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.engine.datasets import Dataset
@@ -52,14 +57,9 @@ MOST_GROUP_COLUMNS = 4
 LOW, HIGH = 0.5, 0.8
 """Thresholds for average scores that are reported as low or high."""
 
-_AGGREGATIONS: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
-    "count": lambda value: call("count", value),
-    "sum": lambda value: call("sum", value),
-    "avg": lambda value: call("avg", value),
-    "min": lambda value: call("min", value),
-    "max": lambda value: call("max", value),
-    "median": lambda value: call("median", value),
-    "stddev": lambda value: call("stddev_samp", value),
+_AGGREGATIONS: Mapping[str, str] = {
+    **{name: name for name in ("count", "sum", "avg", "min", "max", "median")},
+    "stddev": "stddev_samp",
 }
 _QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
 _SYNONYMS = {
@@ -97,20 +97,22 @@ class AnalyzeArguments(Arguments):
         description=f"One of {', '.join(AGGREGATIONS)}. By default avg, or count without a metric.",
         validation_alias=alias("aggregation", "agg", "aggregate"),
     )
-    filters: Filters = Field(
-        default_factory=dict[str, object],
-        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
-    )
+    filters: Filters = NO_FILTERS
     time_grain: Grain | None = Field(
         default=None,
         description="How dates of group_by are grouped: hour, day, week, month, quarter or year.",
     )
     limit: int = Field(default=50, description="Groups to return, at most 500.")
-    table: str | None = Field(
-        default=None, description="Another data set than the one of the question."
-    )
+    table: TableName = None
 
 
+@analyst_tool(
+    description=(
+        "Aggregates: counts, sums, averages, medians or quantiles of a column by one or several "
+        "columns, also over time. Without group_by, it describes how numbers are distributed."
+    ),
+    describe_call=lambda arguments: _describe_call(arguments),
+)
 async def analyze_data(session: "Session", arguments: AnalyzeArguments) -> ToolResult:
     """Aggregate by groups, or describe the distribution of numbers."""
     metric = find_metric(session, arguments.metric[0]) if len(arguments.metric) == 1 else None
@@ -183,10 +185,10 @@ def build_aggregates(aggregation: str, column: Column) -> Mapping[str, exp.Expr]
                 this=exp.Distinct(expressions=[name_column(column.name)])
             )
         }
-    is_comparable = aggregation in ("min", "max") and (is_time(column) or is_numeric(column))
+    is_comparable = aggregation in ("min", "max") and (column.is_time or column.is_numeric)
     is_plain = aggregation == "count" or is_comparable
     value = name_column(column.name) if is_plain else to_number(column)
-    return {f"{column.name}_{aggregation}": _AGGREGATIONS[aggregation](value)}
+    return {f"{column.name}_{aggregation}": call(_AGGREGATIONS[aggregation], value)}
 
 
 async def _aggregate(
@@ -242,7 +244,7 @@ async def _aggregate(
 def build_group(column: Column, grain: Grain | None) -> exp.Expr:
     """Build the grouping expression; a time is truncated to the grain, from hour to year."""
     named = name_column(column.name)
-    if grain is None or not is_time(column):
+    if grain is None or not column.is_time:
         return named
     return call("date_trunc", build_literal(grain), named)
 
@@ -252,23 +254,11 @@ def _build_order(
 ) -> list[exp.Expr]:
     """Return a deterministic order: by time, otherwise the largest first."""
     names = [name_column(group.name) for group in groups]
-    if any(is_time(group) for group in groups) or grain:
+    if any(group.is_time for group in groups) or grain:
         return [exp.Ordered(this=name, nulls_first=False) for name in names]
     first = next(iter(aggregates), "row_count")
     largest = exp.Ordered(this=name_column(first), desc=True, nulls_first=False)
     return [largest, *(exp.Ordered(this=name, nulls_first=False) for name in names)]
-
-
-_STATISTICS: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
-    "count": lambda value: call("count", value),
-    "avg": lambda value: call("avg", value),
-    "std": lambda value: call("stddev_samp", value),
-    "min": lambda value: call("min", value),
-    "q25": lambda value: call("quantile_cont", value, build_literal(0.25)),
-    "median": lambda value: call("quantile_cont", value, build_literal(0.5)),
-    "q75": lambda value: call("quantile_cont", value, build_literal(0.75)),
-    "max": lambda value: call("max", value),
-}
 
 
 async def _describe(
@@ -282,19 +272,18 @@ async def _describe(
             f"{dataset.name} has no numeric column.", hint="Group by a column to count its rows."
         )
     items = [
-        as_name(build(to_number(column)), f"{index}_{name}")
+        as_name(measure(column, name), f"{index}_{name}")
         for index, column in enumerate(columns)
-        for name, build in _STATISTICS.items()
+        for name in STATISTICS
     ]
     items += [
         as_name(call("count", name_column(column.name)), f"{index}_filled")
         for index, column in enumerate(columns)
     ]
     conditions = build_conditions(arguments.filters, dataset.columns, synonyms)
-    table, query = await run_tree(session, select(items, dataset.name, conditions), limit=1)
-    values = dict(zip((one.name for one in table.columns), table.rows[0], strict=True))
+    values, query = await read_row(session, select(items, dataset.name, conditions))
     distributions = {
-        column.name: {name: _round(values[f"{index}_{name}"]) for name in _STATISTICS}
+        column.name: {name: round_number(values[f"{index}_{name}"]) for name in STATISTICS}
         for index, column in enumerate(columns)
     }
     checks = [
@@ -313,7 +302,10 @@ async def _describe(
     return ToolResult(
         output=output,
         title=f"Distribution of {', '.join(column.name for column in columns)}",
-        table=_build_table(distributions),
+        table=build_table(
+            [("column", "VARCHAR"), *((name, "DOUBLE") for name in STATISTICS)],
+            [[name, *numbers.values()] for name, numbers in distributions.items()],
+        ),
         lineage=await build_lineage(session, [query], checks=checks),
     )
 
@@ -332,29 +324,6 @@ def list_insights(distributions: Mapping[str, Mapping[str, Any]]) -> list[str]:
         elif average >= HIGH:
             insights.append(f"{name} is high: {average:.3f} on average.")
     return insights
-
-
-def _build_table(distributions: Mapping[str, Mapping[str, Any]]) -> Table:
-    rows = [[name, *numbers.values()] for name, numbers in distributions.items()]
-    columns = [Column("column", "VARCHAR"), *(Column(name, "DOUBLE") for name in _STATISTICS)]
-    return Table(columns=columns, rows=rows, total_rows=len(rows))
-
-
-def _round(value: Any) -> Any:
-    plain = to_plain(value)
-    return round(plain, 6) if isinstance(plain, float) else plain
-
-
-ANALYZE_DATA = AnalystTool(
-    name="analyze_data",
-    description=(
-        "Aggregates: counts, sums, averages, medians or quantiles of a column by one or several "
-        "columns, also over time. Without group_by, it describes how numbers are distributed."
-    ),
-    arguments=AnalyzeArguments,
-    run=analyze_data,
-    describe_call=lambda arguments: _describe_call(arguments),
-)
 
 
 def _describe_call(arguments: AnalyzeArguments) -> str:

@@ -1,4 +1,4 @@
-"""Call a tool: caching, thoughts, limits and error handling shared by all tools."""
+"""The twelve tools, and how they are called: cache, thoughts, limits and failures."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -12,9 +12,24 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonList, JsonObject, JsonValue
 from copilot_runtime.extensions.analyst.results import ApprovalRequest, ToolResult
 from copilot_runtime.extensions.analyst.session import Session, build_call_key
+from copilot_runtime.extensions.analyst.tools.analyze_data import analyze_data
+from copilot_runtime.extensions.analyst.tools.compare_data import compare_data
+from copilot_runtime.extensions.analyst.tools.describe_data import (
+    describe_metric_signals,
+    query_kpi_data,
+    recall_memory,
+    summarize_data,
+)
 from copilot_runtime.extensions.analyst.tools.metrics import list_metrics_in
 from copilot_runtime.extensions.analyst.tools.model_sql import SqlFailed
-from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.tools.patterns import analyze_patterns
+from copilot_runtime.extensions.analyst.tools.plot_data import plot_data
+from copilot_runtime.extensions.analyst.tools.query_data import (
+    download_data,
+    query_data,
+    run_sql,
+    save_as_dataset,
+)
 from copilot_runtime.extensions.analyst.tools.tool import (
     AnalystTool,
     Arguments,
@@ -29,6 +44,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_MESSAGE = 1_500
+
+
+TOOLS: Mapping[str, AnalystTool] = {
+    tool.name: tool
+    for tool in (
+        *(summarize_data, query_data, analyze_data, compare_data, query_kpi_data, run_sql),
+        *(plot_data, analyze_patterns, save_as_dataset, download_data),
+        *(describe_metric_signals, recall_memory),
+    )
+}
 
 
 async def call_tool(session: Session, name: str, arguments: Mapping[str, Any]) -> ToolResult:

@@ -8,32 +8,44 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
-from copilot_runtime.extensions.analyst.results import Column, Table, ToolResult
-from copilot_runtime.extensions.analyst.tools.columns import find_column, is_text, list_measures
+from copilot_runtime.extensions.analyst.results import (
+    Column,
+    Table,
+    ToolResult,
+    build_table,
+    list_records,
+    round_number,
+    to_float,
+    to_plain,
+)
 from copilot_runtime.extensions.analyst.tools.filters import (
+    NO_FILTERS,
     Filters,
     build_condition,
     build_conditions,
 )
-from copilot_runtime.extensions.analyst.tools.plot_data import Names
 from copilot_runtime.extensions.analyst.tools.queries import (
     as_name,
     build_lineage,
     call,
+    find_column,
+    list_measures,
     name_column,
+    read_row,
     run_tree,
     select,
     to_number,
     to_text,
 )
 from copilot_runtime.extensions.analyst.tools.tool import (
-    AnalystTool,
     Arguments,
     Field,
+    Names,
+    TableName,
     ToolFailed,
     alias,
+    analyst_tool,
 )
-from copilot_runtime.extensions.analyst.tools.values import list_records, to_plain
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.engine.datasets import Dataset
@@ -68,15 +80,17 @@ class CompareArguments(Arguments):
         description="The numeric columns that are compared; by default up to 6.",
         validation_alias=alias("metrics", "metric", "metric_column"),
     )
-    filters: Filters = Field(
-        default_factory=dict[str, object],
-        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
-    )
-    table: str | None = Field(
-        default=None, description="Another data set than the one of the question."
-    )
+    filters: Filters = NO_FILTERS
+    table: TableName = None
 
 
+@analyst_tool(
+    description=(
+        "Compares two values of a column on numbers: averages, difference, size of the effect and "
+        "its confidence interval. Without two values, it lists the averages of all groups."
+    ),
+    describe_call=lambda arguments: _describe_call(arguments),
+)
 async def compare_data(session: "Session", arguments: CompareArguments) -> ToolResult:
     """Compare two groups, or list all groups."""
     dataset = session.find_dataset(arguments.table)
@@ -142,8 +156,8 @@ async def _compare(
                 as_name(call("var_samp", number), f"variance_{index}"),
             ]
         own = [*[one.copy() for one in conditions], build_condition(column, "eq", group)]
-        table, query = await run_tree(session, select(items, dataset.name, own), limit=1)
-        found.append(dict(zip((one.name for one in table.columns), table.rows[0], strict=True)))
+        numbers, query = await read_row(session, select(items, dataset.name, own))
+        found.append(numbers)
         queries.append(query)
     empty = [group for group, numbers in zip(groups, found, strict=True) if not numbers["rows"]]
     if empty:
@@ -180,7 +194,7 @@ async def _list_values(session: "Session", dataset: "Dataset", column: Column) -
     )
     table, _ = await run_tree(session, tree, limit=_NAMED_VALUES)
     values = ", ".join(str(to_plain(row[0]))[:60] for row in table.rows)
-    kind = "Values" if is_text(column) else "Some values"
+    kind = "Values" if column.is_text else "Some values"
     return f"{kind} of {column.name}: {values or 'none'}."
 
 
@@ -191,29 +205,24 @@ Sample = tuple[int, float | None, float | None]
 def read_sample(numbers: Mapping[str, Any], index: int) -> Sample:
     """Return count, mean and variance of a metric in one group."""
     average, variance = numbers[f"avg_{index}"], numbers[f"variance_{index}"]
-    return numbers[f"count_{index}"], _to_float(average), _to_float(variance)
-
-
-def _to_float(value: Any) -> float | None:
-    plain = to_plain(value)
-    return None if plain is None else float(plain)
+    return numbers[f"count_{index}"], to_float(average), to_float(variance)
 
 
 def compare_samples(a: Sample, b: Sample) -> JsonObject:
     """Return means, their difference, Cohen's d, and Welch's confidence interval."""
     (count_a, average_a, variance_a), (count_b, average_b, variance_b) = a, b
     result: JsonObject = {
-        "a": _round(average_a),
-        "b": _round(average_b),
+        "a": round_number(average_a),
+        "b": round_number(average_b),
         "count_a": count_a,
         "count_b": count_b,
     }
     if average_a is None or average_b is None:
         return {**result, "note": "One group has no numbers."}
     delta = average_b - average_a
-    result["delta"] = _round(delta)
+    result["delta"] = round_number(delta)
     if average_a:
-        result["relative_delta"] = _round(delta / abs(average_a))
+        result["relative_delta"] = round_number(delta / abs(average_a))
     if variance_a is None or variance_b is None:
         return result
     return result | _describe_certainty(delta, (count_a, variance_a), (count_b, variance_b))
@@ -233,9 +242,9 @@ def _describe_certainty(delta: float, a: tuple[int, float], b: tuple[int, float]
     low, high = delta - margin, delta + margin
     return drop_none(
         {
-            "effect_size": _round(effect),
+            "effect_size": round_number(effect),
             "effect": name_effect(effect),
-            "confidence_interval": [_round(low), _round(high)],
+            "confidence_interval": [round_number(low), round_number(high)],
             "is_significant": not low <= 0 <= high,
         }
     )
@@ -267,10 +276,6 @@ def compute_t_quantile(freedom: float, level: float = LEVEL) -> float:
     return z + first / freedom + second / freedom**2 + third / freedom**3 + fourth / freedom**4
 
 
-def _round(value: float | None, digits: int = 6) -> float | None:
-    return None if value is None else round(value, digits)
-
-
 def _to_percent(part: float | None) -> float | None:
     return None if part is None else round(100 * part, 1)
 
@@ -278,14 +283,14 @@ def _to_percent(part: float | None) -> float | None:
 def _build_table(comparison: Mapping[str, JsonObject], groups: tuple[Value, Value]) -> Table:
     """Build the table for the user: a column per group, and changes in percent."""
     first, second = (str(group) for group in groups)
-    names = ["metric", first, second, "difference", "difference %"]
-    names += [f"values of {first}", f"values of {second}", "effect"]
-    texts = ("metric", "effect")
-    columns = [Column(name, "VARCHAR" if name in texts else "DOUBLE") for name in names]
+    numbers = [first, second, "difference", "difference %"]
+    numbers += [f"values of {first}", f"values of {second}"]
+    doubles = [(name, "DOUBLE") for name in numbers]
+    columns = [("metric", "VARCHAR"), *doubles, ("effect", "VARCHAR")]
     rows = [
         [
             metric,
-            *(_round(one.get(name), 4) for name in ("a", "b", "delta")),
+            *(round_number(one.get(name), 4) for name in ("a", "b", "delta")),
             _to_percent(one.get("relative_delta")),
             one["count_a"],
             one["count_b"],
@@ -293,19 +298,7 @@ def _build_table(comparison: Mapping[str, JsonObject], groups: tuple[Value, Valu
         ]
         for metric, one in comparison.items()
     ]
-    return Table(columns=columns, rows=rows, total_rows=len(rows))
-
-
-COMPARE_DATA = AnalystTool(
-    name="compare_data",
-    description=(
-        "Compares two values of a column on numbers: averages, difference, size of the effect and "
-        "its confidence interval. Without two values, it lists the averages of all groups."
-    ),
-    arguments=CompareArguments,
-    run=compare_data,
-    describe_call=lambda arguments: _describe_call(arguments),
-)
+    return build_table(columns, rows)
 
 
 def _describe_call(arguments: CompareArguments) -> str:

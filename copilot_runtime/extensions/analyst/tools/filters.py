@@ -5,20 +5,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import parse_text
 from copilot_runtime.extensions.analyst.results import Column
-from copilot_runtime.extensions.analyst.tools.columns import (
-    find_column,
-    is_numeric,
-    is_text,
-    is_time,
-)
 from copilot_runtime.extensions.analyst.tools.queries import (
     build_literal,
     call,
+    find_column,
     name_column,
     to_text,
 )
@@ -82,8 +77,14 @@ def _parse_filters(value: Any) -> Any:
     return filters
 
 
-Filters = Annotated[dict[str, Any], BeforeValidator(_parse_filters)]
-"""Conditions by column: a value, a list of values, or operators such as `{"gte": 3}`."""
+Filters = Annotated[
+    dict[str, Any],
+    BeforeValidator(_parse_filters),
+    Field(
+        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
+    ),
+]
+NO_FILTERS: Any = Field(default_factory=dict[str, object])
 
 
 def build_conditions(
@@ -155,11 +156,11 @@ def _build_list_condition(column: Column, operator: str, value: Any) -> exp.Expr
 def _build_subject(column: Column, value: Any) -> exp.Expr:
     """Return a column in the form in which it is compared with a value."""
     named = name_column(column.name)
-    if is_numeric(column) and _is_number(value):
+    if column.is_numeric and _is_number(value):
         return named
-    if is_time(column) and isinstance(value, str):
+    if column.is_time and isinstance(value, str):
         return exp.cast(named, "DATE") if _is_day(value) else named
-    if not is_text(column) and isinstance(value, bool):
+    if not column.is_text and isinstance(value, bool):
         return named
     if isinstance(value, int | float) and not isinstance(value, bool):
         return exp.TryCast(this=named, to=exp.DataType.build("DOUBLE"))
@@ -167,11 +168,11 @@ def _build_subject(column: Column, value: Any) -> exp.Expr:
 
 
 def _build_value(column: Column, value: Any) -> exp.Expr:
-    if is_numeric(column) and _is_number(value):
+    if column.is_numeric and _is_number(value):
         return build_literal(_parse_number(value) if isinstance(value, str) else value)
-    if is_time(column) and isinstance(value, str):
+    if column.is_time and isinstance(value, str):
         return exp.cast(build_literal(_parse_time(column, value)), _choose_time_type(column, value))
-    if isinstance(value, bool) and not is_text(column):
+    if isinstance(value, bool) and not column.is_text:
         return build_literal(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return build_literal(value)

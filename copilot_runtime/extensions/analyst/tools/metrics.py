@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.analyst.results import ToolResult
+from copilot_runtime.extensions.analyst.results import ToolResult, list_records
 from copilot_runtime.extensions.analyst.semantic.compile import DimensionFilter, Grain, Operator
 from copilot_runtime.extensions.analyst.tools.queries import build_lineage, run_tree
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
-from copilot_runtime.extensions.analyst.tools.values import list_records
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.semantic.catalog import Metric

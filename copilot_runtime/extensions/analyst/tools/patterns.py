@@ -8,28 +8,38 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.analyst.results import Column, Table, ToolResult
-from copilot_runtime.extensions.analyst.tools.columns import find_column, is_time, list_measures
-from copilot_runtime.extensions.analyst.tools.filters import Filters, build_conditions
-from copilot_runtime.extensions.analyst.tools.plot_data import Names
+from copilot_runtime.extensions.analyst.results import (
+    Column,
+    ToolResult,
+    build_table,
+    list_records,
+    to_float,
+    to_plain,
+)
+from copilot_runtime.extensions.analyst.tools.filters import NO_FILTERS, Filters, build_conditions
 from copilot_runtime.extensions.analyst.tools.queries import (
     as_name,
     build_lineage,
     build_literal,
     call,
+    find_column,
+    list_measures,
+    measure,
     name_column,
+    read_row,
     run_tree,
     select,
     to_number,
 )
 from copilot_runtime.extensions.analyst.tools.tool import (
-    AnalystTool,
     Arguments,
     Field,
+    Names,
+    TableName,
     ToolFailed,
     alias,
+    analyst_tool,
 )
-from copilot_runtime.extensions.analyst.tools.values import list_records, to_plain
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.engine.datasets import Dataset
@@ -48,6 +58,8 @@ FENCE = 1.5
 """Multiple of the interquartile range beyond which a value is an outlier (Tukey)."""
 
 Z_LIMIT = 3.0
+
+_FENCES = ("count", "q25", "q75", "avg", "std")
 
 _WORDS = ((0.1, "none"), (0.3, "weak"), (0.5, "moderate"), (0.7, "strong"))
 _SECONDS_PER_DAY = 86_400
@@ -76,16 +88,11 @@ class PatternArguments(Arguments):
         description="The numeric columns; by default up to 10.",
         validation_alias=alias("columns", "metrics", "metric_columns"),
     )
-    filters: Filters = Field(
-        default_factory=dict[str, object],
-        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
-    )
+    filters: Filters = NO_FILTERS
     time_column: str | None = Field(
         default=None, description="The column with the time, for trends."
     )
-    table: str | None = Field(
-        default=None, description="Another data set than the one of the question."
-    )
+    table: TableName = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +118,13 @@ class _Pattern:
     queries: "Sequence[GuardedQuery]"
 
 
+@analyst_tool(
+    description=(
+        "Looks for patterns in numbers: which columns go together (correlations), which values "
+        "stand out (outliers), and what rises or falls over time (trends)."
+    ),
+    describe_call=lambda arguments: f"Looking for patterns: {arguments.analysis_type}"[:200],
+)
 async def analyze_patterns(session: "Session", arguments: PatternArguments) -> ToolResult:
     """Search for one kind of pattern, or for all kinds."""
     dataset = session.find_dataset(arguments.table)
@@ -129,7 +143,7 @@ async def analyze_patterns(session: "Session", arguments: PatternArguments) -> T
     if arguments.time_column:
         time = find_column(arguments.time_column, dataset.columns, synonyms)
     else:
-        time = next(filter(is_time, dataset.columns), None)
+        time = next((one for one in dataset.columns if one.is_time), None)
     search = _Search(
         session=session,
         dataset=dataset,
@@ -146,17 +160,11 @@ async def analyze_patterns(session: "Session", arguments: PatternArguments) -> T
             output[name] = pattern.output
             rows += pattern.rows
             queries += pattern.queries
-    kinds = ["VARCHAR", "VARCHAR", "DOUBLE", "VARCHAR"]
-    names = ["pattern", "column", "value", "meaning"]
-    table = Table(
-        columns=[Column(name, kind) for name, kind in zip(names, kinds, strict=True)],
-        rows=rows,
-        total_rows=len(rows),
-    )
+    kinds = {"pattern": "VARCHAR", "column": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
     return ToolResult(
         output=output,
         title=f"Patterns of {dataset.name}: {target}",
-        table=table,
+        table=build_table(kinds.items(), rows),
         lineage=await build_lineage(session, queries),
     )
 
@@ -173,14 +181,14 @@ async def find_correlations(search: _Search) -> _Pattern:
             as_name(call("corr", *numbers), f"corr_{index}"),
             as_name(call("regr_count", *(one.copy() for one in numbers)), f"count_{index}"),
         ]
-    values, query = await _read_one(search, items)
+    values, query = await read_row(search.session, search.select(items))
     found: list[JsonObject] = [
         {
             "a": a.name,
             "b": b.name,
             "correlation": _round(values[f"corr_{index}"]),
             "count": values[f"count_{index}"],
-            "strength": name_strength(_to_float(values[f"corr_{index}"])),
+            "strength": name_strength(to_float(values[f"corr_{index}"])),
         }
         for index, (a, b) in enumerate(pairs)
     ]
@@ -208,9 +216,8 @@ async def find_outliers(search: _Search) -> _Pattern:
     """Count values beyond Tukey's fences, and beyond three standard deviations; name extremes."""
     items: list[exp.Expr] = []
     for index, column in enumerate(search.columns):
-        for name, build in _FENCES.items():
-            items.append(as_name(build(to_number(column)), f"{name}_{index}"))
-    values, query = await _read_one(search, items)
+        items += [as_name(measure(column, name), f"{name}_{index}") for name in _FENCES]
+    values, query = await read_row(search.session, search.select(items))
     fences = [_read_fences(values, index) for index in range(len(search.columns))]
     items = []
     for index, (column, fence) in enumerate(zip(search.columns, fences, strict=True)):
@@ -222,7 +229,7 @@ async def find_outliers(search: _Search) -> _Pattern:
             ]
     if not items:
         return _Pattern(output=[], rows=[], queries=[query])
-    counts, counting = await _read_one(search, items)
+    counts, counting = await read_row(search.session, search.select(items))
     queries = [query, counting]
     found: list[JsonObject] = []
     for index, (column, fence) in enumerate(zip(search.columns, fences, strict=True)):
@@ -253,19 +260,8 @@ async def find_outliers(search: _Search) -> _Pattern:
     return _Pattern(output=found, rows=rows, queries=queries)
 
 
-_FENCES: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
-    "count": lambda value: call("count", value),
-    "q1": lambda value: call("quantile_cont", value, build_literal(0.25)),
-    "q3": lambda value: call("quantile_cont", value, build_literal(0.75)),
-    "avg": lambda value: call("avg", value),
-    "std": lambda value: call("stddev_samp", value),
-}
-
-
 def _read_fences(values: Mapping[str, Any], index: int) -> tuple[float, float, float, float] | None:
-    q1, q3, average, deviation = (
-        _to_float(values[f"{name}_{index}"]) for name in ("q1", "q3", "avg", "std")
-    )
+    q1, q3, average, deviation = (to_float(values[f"{name}_{index}"]) for name in _FENCES[1:])
     if q1 is None or q3 is None or average is None:
         return None
     reach, spread = FENCE * (q3 - q1), Z_LIMIT * (deviation or 0)
@@ -318,14 +314,14 @@ async def find_trends(search: _Search) -> _Pattern:
     for index, column in enumerate(search.columns):
         for name in ("regr_slope", "regr_r2", "regr_count", "regr_avgy"):
             items.append(as_name(call(name, to_number(column), days.copy()), f"{name}_{index}"))
-    values, query = await _read_one(search, items)
+    values, query = await read_row(search.session, search.select(items))
     span = _count_days(values["first"], values["last"])
     found: list[JsonObject] = []
     for index, column in enumerate(search.columns):
-        slope = _to_float(values[f"regr_slope_{index}"])
+        slope = to_float(values[f"regr_slope_{index}"])
         if slope is None:
             continue
-        fit, average = (_to_float(values[f"{name}_{index}"]) for name in ("regr_r2", "regr_avgy"))
+        fit, average = (to_float(values[f"{name}_{index}"]) for name in ("regr_r2", "regr_avgy"))
         change = slope * span
         one: JsonObject = {
             "column": column.name,
@@ -366,21 +362,8 @@ def _count_days(first: Any, last: Any) -> float:
         return 0.0
 
 
-async def _read_one(
-    search: _Search, items: Sequence[exp.Expr]
-) -> "tuple[Mapping[str, Any], GuardedQuery]":
-    """Return the only row of an aggregate query, by column name."""
-    table, query = await run_tree(search.session, search.select(items), limit=1)
-    return dict(zip((one.name for one in table.columns), table.rows[0], strict=True)), query
-
-
-def _to_float(value: Any) -> float | None:
-    plain = to_plain(value)
-    return float(plain) if isinstance(plain, int | float) else None
-
-
 def _round(value: Any) -> float | None:
-    number = _to_float(value)
+    number = to_float(value)
     return None if number is None else float(f"{number:.6g}")
 
 
@@ -389,14 +372,3 @@ _SEARCHES: Mapping[str, Callable[[_Search], Awaitable[_Pattern]]] = {
     "outliers": find_outliers,
     "trends": find_trends,
 }
-
-ANALYZE_PATTERNS = AnalystTool(
-    name="analyze_patterns",
-    description=(
-        "Looks for patterns in numbers: which columns go together (correlations), which values "
-        "stand out (outliers), and what rises or falls over time (trends)."
-    ),
-    arguments=PatternArguments,
-    run=analyze_patterns,
-    describe_call=lambda arguments: f"Looking for patterns: {arguments.analysis_type}"[:200],
-)

@@ -15,6 +15,7 @@ from copilot_runtime.extensions.analyst.charts.data import (
     Roles,
     build_chart_data,
 )
+from copilot_runtime.extensions.analyst.charts.image import build_vega_lite
 from copilot_runtime.extensions.analyst.charts.plotly import (
     build_plotly,
     check_trace,
@@ -23,18 +24,17 @@ from copilot_runtime.extensions.analyst.charts.plotly import (
     validate_plotly,
 )
 from copilot_runtime.extensions.analyst.charts.style import write_title
-from copilot_runtime.extensions.analyst.charts.vega_lite import build_vega_lite
-from copilot_runtime.extensions.analyst.results import Chart, Table, ToolResult
-from copilot_runtime.extensions.analyst.tools.columns import find_column
+from copilot_runtime.extensions.analyst.results import Chart, Table, ToolResult, to_plain
 from copilot_runtime.extensions.analyst.tools.model_sql import Execution, execute_sql
+from copilot_runtime.extensions.analyst.tools.queries import find_column
 from copilot_runtime.extensions.analyst.tools.tool import (
-    AnalystTool,
     Arguments,
     Field,
+    Names,
     ToolFailed,
     alias,
+    analyst_tool,
 )
-from copilot_runtime.extensions.analyst.tools.values import to_plain
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
@@ -46,15 +46,6 @@ MOST_VALUES = 5_000
 _ID_BYTES = 32
 
 
-def split_names(value: Any) -> Any:
-    """Accept one name, comma-separated names, or a list."""
-    value = parse_text(value) if isinstance(value, str) and value.startswith("[") else value
-    if isinstance(value, str):
-        return [name.strip() for name in value.split(",") if name.strip()]
-    return value
-
-
-Names = Annotated[list[str], BeforeValidator(split_names)]
 Parts = Annotated[list[dict[str, Any]], BeforeValidator(parse_text)]
 Part = Annotated[dict[str, Any], BeforeValidator(parse_text)]
 
@@ -96,6 +87,16 @@ class PlotArguments(Arguments):
     )
 
 
+@analyst_tool(
+    description=(
+        "Draws a chart of the rows of a SELECT statement, which the person sees at once. "
+        "Aggregate in SQL. For a series a color, name its column in series_column."
+    ),
+    describe_call=lambda arguments: f"Drawing a chart: {arguments.title or arguments.chart_type}",
+    effect="output",
+    is_cached=False,
+    is_sql_writing=True,
+)
 async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
     """Draw the rows of a statement as a chart."""
     kind = _choose_kind(arguments)
@@ -121,7 +122,7 @@ async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
         plotly=plotly,
         vega_lite=build_vega_lite(data),
     )
-    await session.services.charts.add(chart, session.scope)
+    await session.services.charts.add(chart.id, chart, session.scope)
     return ToolResult(
         output=_describe_chart(data, plotly, execution),
         title=title or f"A {kind} chart of {data.x.name}",
@@ -218,18 +219,3 @@ def _fill_trace(trace: Mapping[str, Any], table: Table) -> JsonObject:
 def _list_values(name: str, table: Table) -> Sequence[Any]:
     position = list(table.columns).index(find_column(name, table.columns))
     return [to_plain(row[position]) for row in table.rows]
-
-
-PLOT_DATA = AnalystTool(
-    name="plot_data",
-    description=(
-        "Draws a chart of the rows of a SELECT statement, which the person sees at once. "
-        "Aggregate in SQL. For a series a color, name its column in series_column."
-    ),
-    arguments=PlotArguments,
-    run=plot_data,
-    describe_call=lambda arguments: f"Drawing a chart: {arguments.title or arguments.chart_type}",
-    effect="output",
-    is_cached=False,
-    is_sql_writing=True,
-)

@@ -1,7 +1,8 @@
-"""Queries of the tools themselves: built as trees, guarded like a model's SQL, and run."""
+"""Queries of the tools themselves: columns by approximate names, trees, and their guarded runs."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -12,13 +13,93 @@ from sqlglot import exp
 from copilot_runtime.extensions.analyst.results import Column, Fix, Lineage, Table, Trust
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
 from copilot_runtime.extensions.analyst.sql.parsing import hash_sql
-from copilot_runtime.extensions.analyst.tools.columns import is_numeric
+from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.database import start_database_span
 from copilot_runtime.telemetry.span import Span, find_current_span, trace_block
 
 if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
     from copilot_runtime.extensions.analyst.session import Session
+
+
+CLOSE_ENOUGH = 80.0
+"""Minimum similarity of two names, from 0 to 100."""
+
+MOST_NAMES = 60
+"""Maximum number of columns that an error message lists."""
+
+_SCORES = re.compile(r"score|accuracy|precision|recall|rate|ratio|quality", re.I)
+_IDS = re.compile(r"(^|_)(id|uuid|key|code|number|no)$|^id_", re.I)
+
+
+def is_score(name: str) -> bool:
+    """Return `True` if a column's name suggests a score between 0 and 1."""
+    return _SCORES.search(name) is not None
+
+
+def is_id(name: str) -> bool:
+    """Return `True` if a column's name suggests an identifier."""
+    return _IDS.search(name) is not None
+
+
+def list_measures(columns: Sequence[Column]) -> list[Column]:
+    """Return the numeric columns; identifier-like ones only if there are no others."""
+    numeric = [column for column in columns if column.is_numeric]
+    return [column for column in numeric if not is_id(column.name)] or numeric
+
+
+def find_column(
+    name: str, columns: Sequence[Column], synonyms: Mapping[str, str] | None = None
+) -> Column:
+    """Return the column that a name refers to.
+
+    Tries the name in any case, synonyms, the column whose name contains it, and the most similar
+    one. Raises `ToolFailed` with a list of the columns.
+    """
+    if found := match_column(name, columns, synonyms):
+        return found
+    raise ToolFailed(
+        f"There is no column {name[:100]!r}.",
+        hint="Use one of the available columns.",
+        details={"available_columns": [column.name for column in columns[:MOST_NAMES]]},
+    )
+
+
+def match_column(
+    name: str, columns: Sequence[Column], synonyms: Mapping[str, str] | None = None
+) -> Column | None:
+    """Return the column that best matches a name, or `None` if no name is close enough."""
+    name = name.strip().strip('"`[]')
+    for column in columns:
+        if column.name == name:
+            return column
+    target = _normalize(name)
+    if not target:
+        return None
+    by_name = {_normalize(column.name): column for column in reversed(columns)}
+    if target in by_name:
+        return by_name[target]
+    meaning = (synonyms or {}).get(name.lower())
+    if meaning and _normalize(meaning) in by_name:
+        return by_name[_normalize(meaning)]
+    within = [key for key in by_name if target in key]
+    if len(target) > 2 and within:
+        return by_name[min(within, key=lambda key: (len(key), key))]
+    return _match_similar(target, by_name)
+
+
+def _match_similar(target: str, by_name: Mapping[str, Column]) -> Column | None:
+    from rapidfuzz import fuzz, process
+
+    best = process.extractOne(target, list(by_name), scorer=fuzz.ratio, score_cutoff=CLOSE_ENOUGH)
+    return by_name[best[0]] if best else None
+
+
+def _normalize(name: str) -> str:
+    """Return a name case-folded and without word separators."""
+    return re.sub(r"[\W_]+", "_", name.strip().lower()).strip("_")
+
 
 MOST_ROWS = 500
 """Maximum number of result rows for the user."""
@@ -57,7 +138,7 @@ def to_text(expression: exp.Expr) -> exp.Expr:
 def to_number(column: Column) -> exp.Expr:
     """Cast a column to a number for averages; text that is not a number becomes NULL."""
     named = name_column(column.name)
-    if is_numeric(column):
+    if column.is_numeric:
         # a single NaN would make the average NaN
         double = exp.cast(named, "DOUBLE")
         if column.type.upper() in ("DOUBLE", "FLOAT", "REAL"):
@@ -65,6 +146,25 @@ def to_number(column: Column) -> exp.Expr:
             return exp.Case(ifs=[exp.If(this=is_usable, true=double)])
         return double
     return exp.TryCast(this=named, to=exp.DataType.build("DOUBLE"))
+
+
+STATISTICS: Mapping[str, tuple[str, *tuple[float, ...]]] = {
+    "count": ("count",),
+    "avg": ("avg",),
+    "std": ("stddev_samp",),
+    "min": ("min",),
+    "q25": ("quantile_cont", 0.25),
+    "median": ("quantile_cont", 0.5),
+    "q75": ("quantile_cont", 0.75),
+    "max": ("max",),
+}
+"""Statistics of numbers: a function of DuckDB each, and its arguments after the column."""
+
+
+def measure(column: Column, statistic: str) -> exp.Expr:
+    """Return a statistic of a column's numbers."""
+    name, *arguments = STATISTICS[statistic]
+    return call(name, to_number(column), *map(build_literal, arguments))
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Expr:
@@ -91,6 +191,23 @@ async def run_tree(
     """Run our own query for the caller, through the same guard and filters as a model's."""
     query = session.guard(tree)
     return await run_query(session, query, limit=limit), query
+
+
+async def read_row(session: "Session", tree: exp.Expr) -> tuple[Mapping[str, Any], GuardedQuery]:
+    """Return the only row of an aggregate query, by column name."""
+    table, query = await run_tree(session, tree, limit=1)
+    return dict(zip((one.name for one in table.columns), table.rows[0], strict=True)), query
+
+
+async def count_matches(
+    session: "Session", dataset: "Dataset", conditions: Sequence[exp.Expr], table: Table
+) -> int:
+    """Return the number of rows that meet conditions, of which a table has the first ones."""
+    if not table.is_truncated:
+        return len(table.rows)
+    count = as_name(exp.Count(this=exp.Star()), "total")
+    row, _ = await read_row(session, select([count], dataset.name, conditions))
+    return int(row["total"])
 
 
 async def run_query(

@@ -1,14 +1,19 @@
-"""The tools that return rows: `query_data` with filters, `run_sql` with the model's SQL."""
+"""The tools that return or store rows: query_data, run_sql, save_as_dataset and download_data."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
-from copilot_runtime.extensions.analyst.results import Column, ToolResult
-from copilot_runtime.extensions.analyst.tools.columns import find_column, is_id, is_text
+from copilot_runtime.extensions.analyst.results import (
+    ApprovalRequest,
+    Column,
+    ToolResult,
+    list_records,
+    number_names,
+)
 from copilot_runtime.extensions.analyst.tools.filters import (
     Filters,
     build_conditions,
@@ -17,15 +22,25 @@ from copilot_runtime.extensions.analyst.tools.filters import (
 from copilot_runtime.extensions.analyst.tools.model_sql import count_result, execute_sql
 from copilot_runtime.extensions.analyst.tools.queries import (
     MOST_ROWS,
-    as_name,
     build_lineage,
+    count_matches,
+    find_column,
+    is_id,
     limit_rows,
     name_column,
     run_tree,
     select,
 )
-from copilot_runtime.extensions.analyst.tools.tool import AnalystTool, Arguments, Field, alias
-from copilot_runtime.extensions.analyst.tools.values import list_records
+from copilot_runtime.extensions.analyst.tools.tool import (
+    Arguments,
+    Field,
+    Names,
+    TableName,
+    ToolFailed,
+    alias,
+    analyst_tool,
+    dump_arguments,
+)
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
@@ -65,11 +80,16 @@ class QueryArguments(Arguments):
         default_factory=dict[str, object],
         description='More conditions by column: a value, a list, or operators like {"gte": 3}.',
     )
-    table: str | None = Field(
-        default=None, description="Another data set than the one of the question."
-    )
+    table: TableName = None
 
 
+@analyst_tool(
+    description=(
+        "Looks records up: those whose column contains a value, those that contain a text, or the "
+        "one with the smallest or largest value. Use it for single records, not for aggregates."
+    ),
+    describe_call=lambda arguments: _describe_call(arguments),
+)
 async def query_data(session: "Session", arguments: QueryArguments) -> ToolResult:
     """Return the matching records, or the one with the minimum or maximum of a column."""
     dataset = session.find_dataset(arguments.table)
@@ -103,11 +123,7 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
     if queries and not conditions:  # only the matching records were requested
         limit = 0
     rows, query = await run_tree(session, select([exp.Star()], dataset.name, conditions))
-    total = len(rows.rows)
-    if rows.is_truncated:
-        count = as_name(exp.Count(this=exp.Star()), "total")
-        counted, _ = await run_tree(session, select([count], dataset.name, conditions))
-        total = int(counted.rows[0][0])
+    total = await count_matches(session, dataset, conditions, rows)
     records = list_records(rows, limit)
     counts = {"total_matching": total, "returned": len(records), "truncated": total > len(records)}
     return ToolResult(
@@ -121,8 +137,8 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
 def list_search_columns(columns: Sequence[Column], text: str) -> list[Column]:
     """Return the columns to search for a text: identifiers, and for words text columns."""
     is_number = text.strip().isdecimal()
-    named = [one for one in columns if is_id(one.name) and (is_number or is_text(one))]
-    texts = [one for one in columns if is_text(one) and one not in named]
+    named = [one for one in columns if is_id(one.name) and (is_number or one.is_text)]
+    texts = [one for one in columns if one.is_text and one not in named]
     found = named[:MOST_ID_COLUMNS]
     return found if is_number and found else [*found, *texts[:MOST_TEXT_COLUMNS]]
 
@@ -143,18 +159,6 @@ def _to_words(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-QUERY_DATA = AnalystTool(
-    name="query_data",
-    description=(
-        "Looks records up: those whose column contains a value, those that contain a text, or the "
-        "one with the smallest or largest value. Use it for single records, not for aggregates."
-    ),
-    arguments=QueryArguments,
-    run=query_data,
-    describe_call=lambda arguments: _describe_call(arguments),
-)
 
 
 def _describe_call(arguments: QueryArguments) -> str:
@@ -182,6 +186,14 @@ class SqlArguments(Arguments):
     limit: int = Field(default=100, description="Rows to return, at most 500.")
 
 
+@analyst_tool(
+    description=(
+        "Runs one SELECT statement of DuckDB over the data sets. Use it for what no other tool "
+        "does: joins, windows, dates, several conditions. Aggregate instead of listing rows."
+    ),
+    describe_call=lambda arguments: f"Running SQL: {preview_sql(arguments.sql)}",
+    is_sql_writing=True,
+)
 async def run_sql(session: "Session", arguments: SqlArguments) -> ToolResult:
     """Return the rows of a statement; mistakes are repaired at most twice."""
     execution = await execute_sql(session, arguments.sql, limit=MOST_ROWS, tool="run_sql")
@@ -216,14 +228,144 @@ def preview_sql(sql: str) -> str:
     return line if len(line) <= MOST_PREVIEW else line[: MOST_PREVIEW - 1] + "…"
 
 
-RUN_SQL = AnalystTool(
-    name="run_sql",
+_PREVIEW = 50
+
+
+class SaveArguments(Arguments):
+    """Arguments of the `save_as_dataset` tool."""
+
+    name: str = Field(
+        description="What the data set is called.",
+        min_length=1,
+        max_length=200,
+        validation_alias=alias("name", "dataset_name"),
+    )
+    sql: str = Field(
+        description="One SELECT statement that returns its rows.",
+        validation_alias=alias("sql", "query"),
+    )
+    description: str = Field(default="", description="What is in it.", max_length=2_000)
+    tags: Names = Field(default_factory=list[str], description="Words to find it by.")
+
+
+@analyst_tool(
     description=(
-        "Runs one SELECT statement of DuckDB over the data sets. Use it for what no other tool "
-        "does: joins, windows, dates, several conditions. Aggregate instead of listing rows."
+        "Saves the rows of a SELECT statement as a new data set, for later questions. Only when "
+        "the person asks for it: they are asked before it happens."
     ),
-    arguments=SqlArguments,
-    run=run_sql,
-    describe_call=lambda arguments: f"Running SQL: {preview_sql(arguments.sql)}",
+    describe_call=lambda arguments: f"Saving the data set {arguments.name[:80]}",
+    effect="write",
+    is_cached=False,
     is_sql_writing=True,
 )
+async def save_as_dataset(session: "Session", arguments: SaveArguments) -> ToolResult:
+    """Keep the rows of a statement as a data set that only this user sees."""
+    services = session.services
+    if not services.allow_save:
+        raise ToolFailed("Data sets cannot be saved here.", hint="Answer without saving one.")
+    execution = await execute_sql(
+        session, arguments.sql, limit=_PREVIEW, tool="save_as_dataset", is_measured=False
+    )
+    rows = await count_result(session, execution.query, execution.table)
+    is_large = rows is None or rows > services.approval_rows
+    needs_approval = services.approve_saves or is_large
+    if needs_approval and not session.is_approved("save_as_dataset", dump_arguments(arguments)):
+        count = "an unknown number of" if rows is None else f"{rows:,}"
+        question = f"Save {count} rows as the data set {arguments.name!r}, for you alone?"
+        approval = ApprovalRequest(
+            tool="save_as_dataset",
+            arguments=dump_arguments(arguments),
+            question=question,
+            rows=rows,
+        )
+        return ToolResult(output={}, approval=approval)
+    dataset = await services.engine.save(
+        arguments.name,
+        execution.query,
+        owner=session.scope.owner or "",
+        description=arguments.description,
+        tags=arguments.tags,
+    )
+    output: JsonObject = {
+        "dataset_id": dataset.name,
+        "name": arguments.name,
+        "table": dataset.name,
+        "row_count": dataset.row_count,
+        "columns": [{"name": one.name, "type": one.type} for one in dataset.columns],
+    }
+    return ToolResult(
+        output=output,
+        title=f"Saved {dataset.row_count:,} rows as {dataset.name}",
+        lineage=execution.lineage,
+    )
+
+
+class DownloadArguments(Arguments):
+    """Arguments of the `download_data` tool."""
+
+    sql: str = Field(
+        description="One SELECT statement that returns what is in the file.",
+        validation_alias=alias("sql", "query"),
+    )
+    format: Literal["csv", "json"] = Field(
+        default="csv", description="csv or json.", validation_alias=alias("format", "file_format")
+    )
+    filename: str = Field(
+        default="data",
+        description="The name of the file.",
+        max_length=300,
+        validation_alias=alias("filename", "file_name", "name"),
+    )
+
+
+@analyst_tool(
+    description=(
+        "Offers the rows of a SELECT statement as a CSV or JSON file. The person gets a link: do "
+        "not write one yourself."
+    ),
+    describe_call=lambda arguments: f"Preparing the file {arguments.filename[:80]}",
+    effect="output",
+    is_cached=False,
+    is_sql_writing=True,
+)
+async def download_data(session: "Session", arguments: DownloadArguments) -> ToolResult:
+    """Offer the rows of a statement as a file that only this caller may fetch."""
+    execution = await execute_sql(
+        session, arguments.sql, limit=_PREVIEW, tool="download_data", is_measured=False
+    )
+    services, table = session.services, execution.table
+    rows = await count_result(session, execution.query, table)
+    if rows is None:
+        raise ToolFailed(
+            "The rows of the file could not be counted in time.", hint="Filter or aggregate first."
+        )
+    is_large = rows > services.approval_rows
+    if is_large and not session.is_approved("download_data", dump_arguments(arguments)):
+        question = f"Export {rows:,} rows as the file {arguments.filename!r}, for you alone?"
+        approval = ApprovalRequest(
+            tool="download_data", arguments=dump_arguments(arguments), question=question, rows=rows
+        )
+        return ToolResult(output={}, approval=approval)
+    names = number_names([column.name for column in table.columns])
+    download = await services.downloads.create(
+        execution.query,
+        session.scope,
+        filename=arguments.filename,
+        format=arguments.format,
+        row_count=rows,
+        columns=names,
+    )
+    output: JsonObject = {
+        "result": f"The person sees a link to {download.filename}.",
+        "filename": download.filename,
+        "format": download.format,
+        "row_count": rows,
+        "columns": names,
+        "expires_at": download.expires_at,
+    }
+    return ToolResult(
+        output=output,
+        title=f"{download.filename}: {rows:,} rows",
+        download=download,
+        lineage=execution.lineage,
+    )

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from copilot_runtime.actions.json_schema import simplify
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.jsonvalue import JsonObject, parse_text
 from copilot_runtime.extensions.analyst.results import ToolResult
 
 if TYPE_CHECKING:
@@ -78,6 +78,47 @@ class AnalystTool:
             ) from error
 
 
+def analyst_tool(
+    *,
+    description: str,
+    describe_call: Callable[[Any], str],
+    effect: Effect = "none",
+    is_cached: bool = True,
+    is_sql_writing: bool = False,
+) -> "Callable[[Callable[[Session, Any], Awaitable[ToolResult]]], AnalystTool]":
+    """Make a tool of a function, whose name and second argument it takes; see `AnalystTool`."""
+
+    def make(run: "Callable[[Session, Any], Awaitable[ToolResult]]") -> AnalystTool:
+        return AnalystTool(
+            name=run.__name__,
+            description=description,
+            arguments=run.__annotations__["arguments"],
+            run=run,
+            describe_call=describe_call,
+            effect=effect,
+            is_cached=is_cached,
+            is_sql_writing=is_sql_writing,
+        )
+
+    return make
+
+
+TableName = Annotated[
+    str | None, Field(description="Another data set than the one of the question.")
+]
+
+
+def split_names(value: Any) -> Any:
+    """Accept one name, comma-separated names, or a list."""
+    value = parse_text(value) if isinstance(value, str) and value.startswith("[") else value
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",") if name.strip()]
+    return value
+
+
+Names = Annotated[list[str], BeforeValidator(split_names)]
+
+
 def _describe_problem(problem: Any) -> str:
     place = ".".join(map(str, cast("tuple[Any, ...]", problem["loc"])))
     return f"{place}: {problem['msg']}" if place else str(problem["msg"])
@@ -91,6 +132,3 @@ def alias(name: str, *others: str) -> Any:
 def dump_arguments(arguments: Arguments) -> JsonObject:
     """Return validated arguments as JSON, equal for equivalent calls."""
     return arguments.model_dump(mode="json")
-
-
-__all__ = ["AnalystTool", "Arguments", "Effect", "Field", "ToolFailed", "alias", "dump_arguments"]

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from copilot_runtime.extensions.analyst.engine.engine import Engine
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
 
 FIXTURE = (

@@ -7,7 +7,7 @@ import pytest
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
 from copilot_runtime.extensions.analyst.results import Column, Table
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""What DuckDB refuses in the sandbox, what our engine refuses, what is left to the guard."""
+"""The sandbox alone stops what the guard would stop."""
 
 import json
 from collections.abc import Iterator
@@ -9,8 +9,14 @@ import pytest
 
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox, check_statement
+from copilot_runtime.extensions.analyst.engine.sandbox import (
+    EngineOptions,
+    Sandbox,
+    check_statement,
+)
+from tests.conformance.data_analyst.statements import run_fingerprint_case, run_sandbox_case
+from tests.extensions.analyst.engine.conftest import FIXTURE
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -134,3 +140,23 @@ async def test_no_error_names_a_file_of_the_server(engine: Engine) -> None:
         with pytest.raises(QueryFailed) as failure:
             await engine.run(sql, limit=1)
         assert str(file.parent) not in json.dumps([failure.value.message, failure.value.name])
+
+
+def test_the_fingerprint_is_the_one_of_the_contract() -> None:
+    columns = [["faithfulness_score", "DOUBLE"], ["dataset_id", "VARCHAR"]]
+    assert run_fingerprint_case({"columns": columns}) == {"fingerprint": "4b5c2d0e4d47"}
+
+
+@in_one_test(
+    ("sql", "error"),
+    [
+        ("ATTACH '/tmp/evil.duckdb' AS e", "PermissionException"),
+        ("INSTALL httpfs", "PermissionException"),
+        ("LOAD httpfs", "PermissionException"),
+        ("INSERT INTO orders(id) VALUES (1)", "InvalidInputException"),
+        ("DROP TABLE orders", "InvalidInputException"),
+    ],
+)
+async def test_what_the_guard_would_stop_stops_in_the_sandbox_too(sql: str, error: str) -> None:
+    outcome = await run_sandbox_case({"sql": sql, "bypass_guard": True}, FIXTURE)
+    assert outcome["raises"] == error

@@ -14,9 +14,9 @@ import pytest
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import Progress, parse_source
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from tests.database.test_private_file import read_elsewhere
 from tests.in_one_test import in_one_test
 

@@ -1,28 +1,32 @@
-"""A request is prepared: what kind it is, its history, and what the page said."""
+"""A question with its context, and the layers of the prompt."""
 
 from typing import Any
 
-import pytest
-
-from copilot_runtime.extensions.analyst.prompt.examples import SqlExample
+from copilot_runtime.extensions.analyst.prompt.context_folder import SqlExample
+from copilot_runtime.extensions.analyst.prompt.layers import (
+    MOST_STATIC_TOKENS,
+    STATIC,
+    TOOLS,
+    build_layers,
+    compose_system_prompt,
+)
 from copilot_runtime.extensions.analyst.prompt.prepare import (
     WITHHELD,
     HistoryEntry,
     PreparedRequest,
     classify,
-    classify_by_model,
     prepare_request,
 )
 from copilot_runtime.extensions.analyst.prompt.skills import Skill
+from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.in_one_test import in_one_test
-
-pytestmark = pytest.mark.anyio
 
 TALK = [{"role": ("user", "assistant")[at % 2], "content": f"m{at}"} for at in range(10)]
 
 
 def _send(history: list[dict[str, Any]] | None, **options: Any) -> list[str]:
-    return [entry.content for entry in prepare_request("now", history, **options).messages]
+    prepared = prepare_request("now", history, **options)
+    return [*(entry.content for entry in prepared.conversation_history), prepared.message]
 
 
 def test_the_last_six_entries_go_with_a_question() -> None:
@@ -112,27 +116,33 @@ def test_messages_are_classified_by_rules(message: str, has_context: bool, kind:
     assert classify(message, has_context=has_context).classification == kind
 
 
-async def test_a_model_decides_what_the_rules_are_unsure_of() -> None:
-    prompts: list[str] = []
+def test_static_layers_come_first_and_skills_last() -> None:
+    layers = build_layers(TOOLS, schema="<schema/>", skills="<skills/>")
 
-    async def ask(prompt: str) -> str:
-        prompts.append(prompt)
-        return "  Out_of_scope."
-
-    judgement = await classify_by_model("weather tomorrow", ask)
-
-    assert (judgement.classification, len(prompts)) == ("out_of_scope", 1)
-    await classify_by_model("What is the average price?", ask)
-    assert len(prompts) == 1
+    names = [layer.name for layer in layers]
+    assert names == [
+        *("base", "tools", "duckdb_notes", "capabilities", "safety"),
+        *("schema", "skills"),
+    ]
 
 
-async def test_rules_decide_if_the_model_fails() -> None:
-    async def fail(prompt: str) -> str:
-        raise ConnectionError("no network")
+def test_static_layers_with_all_tools_stay_within_their_budget() -> None:
+    texts = [layer.text for layer in build_layers(TOOLS) if layer.name in STATIC]
 
-    async def ramble(prompt: str) -> str:
-        return "I do not know"
+    assert sum(map(len, texts)) / 4 <= MOST_STATIC_TOKENS
+    assert sum(map(count_tokens, texts)) <= MOST_STATIC_TOKENS
 
-    for ask in (fail, ramble):
-        judgement = await classify_by_model("weather tomorrow", ask)
-        assert judgement.classification == "data_question"
+
+@in_one_test(
+    ("tools", "has_notes"),
+    [(["summarize_data"], False), (["run_sql"], True), (["plot_data"], True), ([], False)],
+)
+def test_dialect_notes_are_for_tools_that_take_sql(tools: list[str], has_notes: bool) -> None:
+    assert ("# DuckDB SQL" in compose_system_prompt(tools)) is has_notes
+
+
+def test_a_tool_that_is_not_active_is_not_spoken_of() -> None:
+    prompt = compose_system_prompt(["summarize_data", "run_sql"])
+
+    assert [name for name in TOOLS if name in prompt] == ["summarize_data", "run_sql"]
+    assert "prepare downloads" not in prompt

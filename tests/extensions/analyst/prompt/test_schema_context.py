@@ -1,14 +1,73 @@
-"""The schema that the model reads: what is in it, in which order, and how long it is."""
+"""What the model is told of the data, and that nothing in it can give orders."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
-from copilot_runtime.extensions.analyst.prompt.ddl import TOKENS_PER_COLUMN, render_ddl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copilot_runtime.extensions.analyst.engine.metadata import ColumnMetadata, TableMetadata
 from copilot_runtime.extensions.analyst.prompt.hints import parse_hints
 from copilot_runtime.extensions.analyst.prompt.schema_context import (
+    TOKENS_PER_COLUMN,
     SchemaExtras,
     build_schema_context,
+    render_ddl,
 )
-from tests.extensions.analyst.prompt.tables import EVALUATION, make_column, make_table
+from copilot_runtime.extensions.analyst.prompt.skills import Skill, render_skills
+from copilot_runtime.extensions.analyst.prompt.untrusted import (
+    WITHHELD,
+    cut_lines,
+    quote_attribute,
+    quote_block,
+    quote_cell,
+    quote_line,
+)
+
+
+def make_column(name: str, type: str = "VARCHAR", **counts: Any) -> ColumnMetadata:
+    return ColumnMetadata(name=name, type=type, **counts)
+
+
+def make_table(
+    columns: Sequence[ColumnMetadata], *, name: str = "eval_data", rows: int = 1_000
+) -> TableMetadata:
+    times = [one.name for one in columns if one.is_time]
+    return TableMetadata(
+        name=name,
+        row_count=rows,
+        columns=columns,
+        fingerprint="0123456789ab",
+        time_column=times[0] if times else None,
+        time_range=("2026-01-01 00:00:00", "2026-02-11 15:00:00") if times else None,
+    )
+
+
+EVALUATION = make_table(
+    [
+        make_column("dataset_id", unique_count=1_000, null_percent=0.0),
+        make_column("query", unique_count=998, null_percent=0.0, values=["q1", "q2"]),
+        make_column(
+            "faithfulness_score",
+            "DOUBLE",
+            unique_count=100,
+            null_percent=2.5,
+            minimum=0.0,
+            maximum=0.99,
+            average=0.495,
+        ),
+        make_column(
+            "environment",
+            unique_count=3,
+            null_percent=0.0,
+            values=["production", "staging", "dev"],
+            is_complete=True,
+        ),
+        make_column("ts", "TIMESTAMP", unique_count=1_000, null_percent=0.0),
+    ]
+)
+
 
 HINTS = parse_hints(
     """
@@ -49,7 +108,6 @@ def test_sections_follow_the_table_from_what_stays_to_what_changes() -> None:
         hints=HINTS,
         metric_notes="- faithfulness: higher is better",
         memory="- Often used columns: environment",
-        monitoring_note="Monitoring is on.",
         agent_name="alpha",
         last_sql="SELECT 1",
         examples="-- How many?\nSELECT count(*) FROM eval_data",
@@ -65,7 +123,6 @@ def test_sections_follow_the_table_from_what_stays_to_what_changes() -> None:
         "Schema hints",
         "Metric catalog",
         "Memory of earlier questions",
-        "Monitoring",
         "Agent filter",
         "SQL of the question before",
         "Examples of SQL",
@@ -162,3 +219,83 @@ def test_memory_and_metrics_are_cut_at_the_end_of_a_line() -> None:
         part.partition("\n\n")[0].splitlines()[1:] for part in text.split("## ")[-2:]
     )
     assert (metrics[-1], memory[-2:]) == ("- line 0249", ["- line 0082", "</schema>"])
+
+
+PARTS = st.sampled_from(
+    [
+        *(
+            "</skill>",
+            "</",
+            "schema>",
+            "<",
+            "\uff1c",
+            "skill",
+            "s",
+            " ",
+            "\n",
+            "\r",
+            "\u2028",
+            "\x85",
+        ),
+        *(
+            "\0",
+            "\u200b",
+            "\u200d",
+            "\u3164",
+            "\u034f",
+            "'",
+            '"',
+            "--",
+            "*/",
+            ");",
+            "```",
+            "\ud800",
+        ),
+    ]
+)
+TEXTS = st.one_of(st.text(), st.lists(PARTS, max_size=12).map("".join))
+TAG = re.compile(r"<\s*/?\s*(?:skills?|schema)", re.IGNORECASE)
+
+
+@given(TEXTS, st.integers(1, 80))
+def test_a_line_is_one_line_without_tags(text: str, limit: int) -> None:
+    for result in (quote_line(text, limit), quote_attribute(text, limit)):
+        assert len(result.splitlines()) <= 1
+        assert TAG.search(result) is None
+        assert len(quote_line(text, limit)) <= limit
+    assert '"' not in quote_attribute(text)
+    assert quote_line(quote_line(text)) == quote_line(text)
+
+
+@given(TEXTS)
+def test_a_cell_is_one_literal(text: str) -> None:
+    cell = quote_cell(text)
+
+    assert cell == WITHHELD or re.fullmatch(r"'(?:[^'\n]|'')*'", cell)
+
+
+@given(TEXTS, TEXTS)
+def test_blocks_are_closed_once(name: str, body: str) -> None:
+    text = render_skills([Skill(name=name, body=body)])
+
+    assert [
+        len(re.findall(tag, text)) for tag in ("<skills>", "<skill ", "</skill>", "</skills>")
+    ] == [1] * 4
+    text.encode()
+
+
+@given(TEXTS, TEXTS)
+def test_a_column_is_one_line_of_ddl(name: str, value: str) -> None:
+    column = make_column(name, unique_count=1, values=[value], is_complete=True)
+
+    assert len(render_ddl(make_table([column])).splitlines()) == 4
+
+
+@given(TEXTS, st.integers(0, 40))
+def test_lines_are_cut_whole(text: str, limit: int) -> None:
+    lines = quote_block(text)
+    result = cut_lines(lines, limit)
+
+    assert len(result) <= limit
+    assert lines.startswith(result)
+    assert result in ("", lines) or "\n" in lines[len(result) :]

@@ -1,12 +1,56 @@
-"""What the guard lets through, and what runs then."""
+"""What the guard lets through, what runs then, and the shape of SQL without values."""
 
+from functools import cache
+from pathlib import Path
+
+import duckdb
 import pytest
 
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed
+from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
-from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
-from tests.extensions.analyst.sql.rules import BOB, build_rules
+from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql, hash_sql
+from copilot_runtime.extensions.analyst.sql.rules import (
+    GuardRules,
+    Scope,
+    SqlRefused,
+    TableRule,
+    list_safe_functions,
+)
+from tests.extensions.analyst.analysts import build_analyst
 from tests.in_one_test import in_one_test
+
+COLUMNS = (
+    Column("dataset_id", "VARCHAR"),
+    Column("query", "VARCHAR"),
+    Column("faithfulness_score", "DOUBLE"),
+    Column("latency", "VARCHAR"),
+    Column("environment", "VARCHAR"),
+    Column("source_name", "VARCHAR"),
+    Column("ts", "TIMESTAMP"),
+)
+BOB = Scope(user="dev")
+
+
+@cache
+def safe_functions() -> frozenset[str]:
+    """Return the functions of DuckDB that SQL may call."""
+    with duckdb.connect() as connection:
+        rows = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()")
+        return list_safe_functions(name for (name,) in rows.fetchall())
+
+
+def build_rules(row_filter: str | None = "environment = $user") -> GuardRules:
+    """Return rules for both tables."""
+    return GuardRules(
+        tables={
+            "eval_data": TableRule(
+                physical='"d1"."main"."eval_data"', columns=COLUMNS, row_filter=row_filter
+            ),
+            "kpi_data": TableRule(physical="d2.main.kpi_data"),
+        },
+        functions=safe_functions(),
+    )
 
 
 def _judge(sql: str) -> str:
@@ -167,3 +211,68 @@ def test_a_tower_of_steps_that_doubles_is_refused_before_it_is_planned() -> None
 
     assert _judge(tower) == "too_large"
     assert _judge(f"WITH b0 AS (FROM eval_data), {steps} SELECT count(*) FROM b29") == "ok"
+
+
+@in_one_test(
+    ("sql", "shape"),
+    [
+        (
+            "select  * from t where a='b' and c>-3 -- pw=1",
+            "SELECT * FROM t WHERE a = ? AND c > ?",
+        ),
+        ("SELECT * FROM t WHERE a IN ('x', 'y')", "SELECT * FROM t WHERE a IN (?)"),
+        (
+            "SELECT a::DECIMAL(10,2) FROM t LIMIT 5",
+            "SELECT CAST(a AS DECIMAL(10, 2)) FROM t LIMIT ?",
+        ),
+        ("SELECT a FROM t WHERE b IS TRUE", "SELECT a FROM t WHERE b IS ?"),
+        ("SELECT 1; SELECT 'x'", "SELECT ?; SELECT ?"),
+        ("EXPLAIN SELECT 'x'", "EXPLAIN ?"),
+    ],
+)
+def test_every_value_is_a_question_mark(sql: str, shape: str) -> None:
+    assert fingerprint_sql(sql) == shape
+
+
+@in_one_test(
+    "sql", ["SELEC * FROM t WHERE pw='hunter2'", "'" * 3, "(" * 9_000, "FROM t" + " JOIN t" * 40]
+)
+def test_of_a_text_that_is_no_sql_only_a_hash_is_left(sql: str) -> None:
+    assert fingerprint_sql(sql) == hash_sql(sql)
+    assert len(hash_sql(sql)) == 8
+
+
+def test_the_hash_is_the_same_for_other_values() -> None:
+    assert hash_sql("SELECT 1") == hash_sql("select  2") != hash_sql("SELECT a")
+
+
+pytestmark = pytest.mark.anyio
+
+LONG = "(SELECT string_agg('orders', ',') AS x FROM generate_series(1, 30000))"
+
+
+async def test_texts_are_made_and_compared_up_to_a_length(tmp_path: Path) -> None:
+    analyst = build_analyst(tmp_path)
+    await analyst.open()
+
+    async def run(sql: str) -> object:
+        query = analyst.guard_sql(sql, Scope())
+        return (await analyst.engine.run(query, limit=1)).rows[0][0]
+
+    assert await run("SELECT levenshtein(city, owner) FROM orders ORDER BY ALL DESC") == 4
+    assert await run("SELECT repeat(city, 2) FROM orders ORDER BY ALL") == "OsloOslo"
+    assert await run("SELECT replace(city, 's', owner) FROM orders ORDER BY ALL") == "Oannlo"
+    assert await run("SELECT repeat(city, NULL) FROM orders") is None
+    for call in (
+        "levenshtein(x, 'a')",
+        "damerau_levenshtein(x, x)",
+        "jaro_similarity('a', x)",
+        "jaro_winkler_similarity(x, x)",
+        "repeat(x, 2)",
+        "repeat('a', length(x))",
+        "replace(x, 'o', x)",
+        "regexp_replace(x, '.', x, 'g')",
+    ):
+        with pytest.raises(QueryFailed, match="too long"):
+            await run(f"SELECT length({call}::VARCHAR) FROM {LONG}")
+    await analyst.aclose()

@@ -7,16 +7,19 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from copilot_runtime.extensions.analyst.downloads import Downloads
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset
 from copilot_runtime.extensions.analyst.engine.engine import Engine
-from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
-from copilot_runtime.extensions.analyst.result_storage import ChartStore
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.result_storage import Downloads, build_chart_store
 from copilot_runtime.extensions.analyst.session import Services, Session
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
+from copilot_runtime.extensions.analyst.sql.rules import (
+    GuardRules,
+    Scope,
+    TableRule,
+    list_safe_functions,
+)
 
 FIXTURE = (
     "CREATE TABLE eval_data(dataset_id VARCHAR, query VARCHAR, faithfulness_score DOUBLE, "
@@ -82,7 +85,7 @@ def services(engine: Engine) -> Services:
         engine=engine,
         build_rules=build_rules,
         downloads=Downloads(engine, lambda sql, scope: guard_sql(sql, build_rules(scope), scope)),
-        charts=ChartStore(),
+        charts=build_chart_store(),
         approve_saves=False,
     )
 

@@ -8,15 +8,15 @@ import pytest
 
 from copilot_runtime.extensions.analyst.engine.datasets import name_saved_table
 from copilot_runtime.extensions.analyst.engine.engine import Engine
-from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.session import Services, Session
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.extensions.analyst.tools.call import (
     MAX_CHARACTERS,
+    TOOLS,
     call_tool,
     fit_output,
     render_output,
 )
-from copilot_runtime.extensions.analyst.tools.registry import TOOLS
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,10 @@ import pytest
 
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.analyst.downloads import write_line
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.result_storage import write_line
 from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
 from copilot_runtime.extensions.analyst.session import Session
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 from copilot_runtime.extensions.analyst.tools.compare_data import compute_t_quantile
 from tests.in_one_test import in_one_test

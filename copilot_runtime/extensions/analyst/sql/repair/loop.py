@@ -1,7 +1,8 @@
-"""Run SQL, and repair it after failures."""
+"""Run SQL, and after a failure choose the repairs, and run it again."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -9,20 +10,120 @@ from sqlglot import exp
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
+from copilot_runtime.extensions.analyst.engine.errors import FailureKind, QueryFailed, QueryTimedOut
 from copilot_runtime.extensions.analyst.results import Fix, Table
-from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
+from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts, repair_type
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     Candidate,
     RepairContext,
     list_texts,
     to_sql,
 )
-from copilot_runtime.extensions.analyst.sql.repair.dialects import parse, to_duckdb
-from copilot_runtime.extensions.analyst.sql.repair.repair import is_repairable, repair_sql
-from copilot_runtime.extensions.analyst.sql.repair.syntax import strip_fence
-from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
+from copilot_runtime.extensions.analyst.sql.repair.names import (
+    repair_ambiguous,
+    repair_column,
+    repair_grouping,
+    repair_qualifier,
+    repair_table,
+)
+from copilot_runtime.extensions.analyst.sql.repair.syntax import (
+    parse,
+    repair_dialect,
+    repair_function,
+    repair_syntax,
+    repair_text,
+    strip_fence,
+    to_duckdb,
+)
+from copilot_runtime.extensions.analyst.sql.rules import SqlCode, SqlRefused
 from copilot_runtime.telemetry.span import NO_SPAN, Span, trace_block
+
+REFUSALS: Mapping[SqlCode, FailureKind] = {
+    "table_not_allowed": "table_not_found",
+    "function_not_allowed": "function_not_found",
+    "parse_error": "syntax",
+}
+"""Codes of the guard that may be mistakes, mapped to the engine's kinds of failure."""
+
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+
+
+def is_repairable(error: CopilotError) -> bool:
+    """Return `True` if a failure may be a mistake instead of a forbidden access."""
+    if isinstance(error, SqlRefused):
+        is_mistake = error.reason != "function_not_allowed" or error.is_unknown
+        return error.reason in REFUSALS and is_mistake
+    return isinstance(error, QueryFailed)
+
+
+def repair_sql(sql: str, error: CopilotError, context: RepairContext) -> Iterator[Candidate]:
+    """Yield candidate statements, the likeliest first.
+
+    They are unchecked: the caller must pass each through the guard and EXPLAIN before it runs.
+
+    Args:
+        sql: The failed statement.
+        error: A `QueryFailed` of the engine, or the `SqlRefused` of the guard.
+        context: The schema.
+    """
+    failure = _read_failure(error)
+    tree = parse(sql)
+    if tree is None:
+        yield from repair_syntax(sql, context)
+        return
+    message = failure.message
+    match failure.kind:
+        case "column_not_found":
+            yield from repair_column(tree, failure, context)
+        case "table_not_found" if "Referenced table" not in message:
+            yield from repair_table(tree, failure.name, context)
+        case "function_not_found" if message.startswith("Table "):
+            yield from repair_table(tree, _find_table(message), context)
+        case "function_not_found":
+            yield from repair_function(tree, failure.name, context)
+        case "type_mismatch":
+            yield from repair_type(tree, failure, context)
+        case "group_by_missing":
+            yield from repair_grouping(tree)
+        case "ambiguous":
+            yield from repair_ambiguous(tree, failure, context)
+        case "syntax":
+            yield from repair_syntax(sql, context)
+            return
+        case _:
+            yield from repair_qualifier(tree, failure, context)
+            yield from repair_type(tree, failure, context)
+    yield from repair_text(sql)
+    if _has_unknown_call(sql, context):
+        yield from repair_dialect(sql, context, may_quote_texts=False)
+
+
+def _find_table(message: str) -> str | None:
+    match = re.search(r'Table with name "?([^"\s]+)"?', message)
+    return match[1] if match else None
+
+
+def _has_unknown_call(sql: str, context: RepairContext) -> bool:
+    """Return `True` if SQL calls a function that the engine lacks."""
+    names = {name.casefold() for name in _CALL.findall(sql)}
+    return bool(context.functions) and bool(names - context.functions - _KEYWORDS)
+
+
+_KEYWORD_NAMES = (
+    "select from where and or not in exists over as by on using values case when then else filter "
+    "group order having join with union all any cast try_cast count coalesce if interval distinct "
+    "partition between like ilike is limit offset nullif extract within lateral"
+)
+_KEYWORDS = frozenset(_KEYWORD_NAMES.split())
+
+
+def _read_failure(error: CopilotError) -> QueryFailed:
+    """Convert a refusal of the guard to the failure that the engine would report."""
+    if isinstance(error, QueryFailed):
+        return error
+    kind = REFUSALS[error.reason] if isinstance(error, SqlRefused) else "other"
+    return QueryFailed(error.message, kind=kind, name=getattr(error, "name", None))
+
 
 MOST_ATTEMPTS = 3
 """Maximum number of runs of a statement and its repairs."""
@@ -67,10 +168,6 @@ class RepairOutcome:
     """The repairs, in order; also set after a failure."""
     attempts: int = 0
     available_columns: Sequence[str] = ()
-    repairs: list[tuple[str, Sequence[Fix]]] = field(
-        default_factory=list[tuple[str, Sequence[Fix]]]
-    )
-    """Pairs of an error and its fixes, one for each repair, for the memory."""
 
     def describe_error(self) -> JsonObject:
         """Return the failure as tools report it."""
@@ -139,7 +236,6 @@ async def run_with_repair(
             break
         outcome.sql, fixes = found
         outcome.fixes = [*outcome.fixes, *fixes]
-        outcome.repairs.append((outcome.failure.message, fixes))
         if on_repair is not None:
             on_repair(outcome.attempts, fixes)
     if outcome.failure is not None:

@@ -1,15 +1,188 @@
-"""Repair malformed SQL text: quotes, brackets and Markdown fences."""
+"""Repair malformed SQL text, and translate SQL of other databases."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from copilot_runtime.extensions.analyst.sql.parsing import parse_sql
 from copilot_runtime.extensions.analyst.sql.repair.context import (
+    DIALECT,
     Candidate,
     RepairContext,
     build_fix,
+    edit,
+    list_texts,
     to_sql,
 )
-from copilot_runtime.extensions.analyst.sql.repair.dialects import parse, repair_dialect
+
+DIALECTS = ("mysql", "tsql", "postgres", "bigquery", "snowflake", "sqlite", "oracle", "spark")
+_NAMES = {"mysql": "MySQL", "tsql": "T-SQL", "postgres": "PostgreSQL", "bigquery": "BigQuery"}
+_QUOTES_ARE_TEXT = {"mysql", "bigquery", "spark"}
+"""Dialects in which "x" is a string literal."""
+_OR_IS_CONCATENATION = {"mysql"}
+_FLOOR = 80
+"""Minimum similarity at which a function name counts as a typo."""
+
+_ALIASES = {
+    "average": "avg",
+    "stdev": "stddev",
+    "std": "stddev",
+    "ucase": "upper",
+    "lcase": "lower",
+}
+
+
+def parse(sql: str, dialect: str = DIALECT) -> exp.Expr | None:
+    """Return the tree of a single statement; `None` for anything else."""
+    try:
+        trees = [tree for tree in parse_sql(sql, dialect) if tree is not None]
+    except (SqlglotError, RecursionError):
+        return None
+    trees = [tree for tree in trees if not isinstance(tree, exp.Semicolon)]
+    return trees[0] if len(trees) == 1 and isinstance(trees[0], exp.Query) else None
+
+
+def repair_function(
+    tree: exp.Expr, name: str | None, context: RepairContext
+) -> Iterator[Candidate]:
+    """Yield the tree with an unknown function call replaced by DuckDB's equivalent."""
+    call = next((node for node in tree.walk() if _is_call(node, name, context)), None)
+    if call is None:
+        return
+    text = to_sql(call)
+    texts = {text}
+    for dialect in DIALECTS if to_duckdb(call) is not None else ():
+        again = _read_value(text, dialect)
+        value = None if again is None else _read_value(to_duckdb(again) or "", DIALECT)
+        if value is None or to_sql(value) in texts or not _keeps_texts(text, dialect):
+            continue
+        if not _keeps_arguments(call, value):
+            continue
+        texts.add(to_sql(value))
+        yield from _replace(tree, text, value, _NAMES.get(dialect, dialect.capitalize()))
+    yield from _replace_name(tree, call, context)
+
+
+def repair_dialect(
+    sql: str, context: RepairContext, *, may_quote_texts: bool = True
+) -> Iterator[Candidate]:
+    """Yield translations of a whole statement from other databases' dialects.
+
+    Args:
+        sql: The statement.
+        context: The existing names.
+        may_quote_texts: `True` if "x" may be a string literal, as in MySQL.
+    """
+    names = {it.name.casefold() for columns in context.tables.values() for it in columns}
+    for dialect in DIALECTS:
+        if not _keeps_texts(sql, dialect, names if may_quote_texts else None):
+            continue
+        foreign = parse(sql, dialect)
+        tree = None if foreign is None else parse(to_duckdb(foreign) or "")
+        if tree is not None and _count_texts(sql) <= list_texts(tree).total():
+            how = f"read it as {_NAMES.get(dialect, dialect.capitalize())}"
+            yield Candidate(tree=tree, fix=build_fix("syntax", sql, to_sql(tree), how))
+
+
+def _read_value(text: str, dialect: str) -> exp.Expr | None:
+    """Return the tree of an expression."""
+    tree = parse(f"SELECT {text}", dialect) if text else None
+    return tree.selects[0] if isinstance(tree, exp.Select) and len(tree.selects) == 1 else None
+
+
+def to_duckdb(tree: exp.Expr) -> str | None:
+    """Return a tree as DuckDB SQL, or `None` if the translation would drop a part."""
+    try:
+        return tree.sql(dialect=DIALECT, unsupported_level=ErrorLevel.RAISE)
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+
+
+def _keeps_arguments(call: exp.Expr, value: exp.Expr) -> bool:
+    """Return `True` if a translated call has all columns and as many literals as the original."""
+    columns, others = (
+        Counter(it.name.casefold() for it in tree.find_all(exp.Column)) for tree in (call, value)
+    )
+    units = {it for it in columns if it.upper() in _UNITS}
+    counts = [sum(1 for _ in tree.find_all(exp.Literal)) for tree in (call, value)]
+    lost = columns - others
+    return not set(lost) - units and counts[0] <= counts[1]
+
+
+_UNIT_NAMES = (
+    "YEAR YY YYYY QUARTER QQ Q MONTH MM WEEK WK DAY DD D HOUR HH MINUTE MI SECOND SS "
+    "MILLISECOND MICROSECOND DAYOFWEEK DAYOFYEAR"
+)
+_UNITS = frozenset(_UNIT_NAMES.split())
+"""Date parts, which some dialects write in the position of a column."""
+
+
+def _count_texts(sql: str) -> int:
+    return sum(it.token_type == TokenType.STRING for it in sqlglot.tokenize(sql, read=DIALECT))
+
+
+def _is_call(node: exp.Expr, name: str | None, context: RepairContext) -> bool:
+    if not isinstance(node, exp.Func):
+        return False
+    own = to_sql(node).partition("(")[0].strip().casefold() if name else ""
+    if name:
+        return own == name.casefold() or node.name.casefold() == name.casefold()
+    return isinstance(node, exp.Anonymous) and node.name.casefold() not in context.functions
+
+
+def _replace(tree: exp.Expr, text: str, value: exp.Expr, how: str) -> Iterator[Candidate]:
+    repaired = edit(
+        tree,
+        lambda node: isinstance(node, exp.Func) and to_sql(node) == text,
+        lambda _: value.copy(),
+    )
+    if repaired is not None:
+        before = text.partition("(")[0]
+        yield Candidate(tree=repaired, fix=build_fix("function", before, to_sql(value), how))
+
+
+def _replace_name(tree: exp.Expr, call: exp.Expr, context: RepairContext) -> Iterator[Candidate]:
+    """Yield the tree with a function name replaced by the most similar one."""
+    from rapidfuzz import fuzz, process
+
+    if not isinstance(call, exp.Anonymous):
+        return
+    name = call.name.casefold()
+    functions = sorted(it for it in context.functions if it.isidentifier())
+    close = process.extract(name, functions, scorer=fuzz.ratio, score_cutoff=_FLOOR, limit=2)
+    is_unique = len(close) == 1 or (len(close) == 2 and close[0][1] > close[1][1])
+    meant = _ALIASES.get(name) or (close[0][0] if is_unique else None)
+    if meant is None or meant == name:
+        return
+    arguments = ", ".join(to_sql(it) for it in call.expressions)
+    value = parse(f"SELECT {meant.upper()}({arguments})")
+    if isinstance(value, exp.Select):
+        yield from _replace(tree, to_sql(call), value.selects[0], "")
+
+
+def _keeps_texts(sql: str, dialect: str, names: set[str] | None = None) -> bool:
+    """Return `True` if a dialect yields the same string literals and identifiers as DuckDB."""
+    if dialect in _OR_IS_CONCATENATION and "||" in re.sub(r"'[^']*'", "", sql):
+        return False
+    try:
+        ours, theirs = (sqlglot.tokenize(sql, read=it) for it in (DIALECT, dialect))
+    except SqlglotError:
+        return False
+    texts = [it.text for it in ours if it.token_type == TokenType.STRING]
+    read = [it.text for it in theirs if it.token_type == TokenType.STRING]
+    quoted = [it.text for it in ours if it.token_type == TokenType.IDENTIFIER]
+    if dialect in _QUOTES_ARE_TEXT:
+        both = [it.text for it in ours if it.token_type in (TokenType.STRING, TokenType.IDENTIFIER)]
+        return read == both and (
+            not quoted or (names is not None and not any(it.casefold() in names for it in quoted))
+        )
+    return read == texts
+
 
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _CURLY = "\u2018\u2019\u201a\u201c\u201d\u201e"

@@ -1,4 +1,4 @@
-"""Repair columns: misspelt names, values in double quotes, wrong aliases, and ambiguous names."""
+"""Repair names: misspelt columns and tables, values in double quotes, aliases, and grouping."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,7 @@ from sqlglot import exp
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     Candidate,
+    Match,
     RepairContext,
     build_fix,
     build_identifier,
@@ -213,3 +214,104 @@ def _is_time(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_PLACEHOLDER_NAMES = (
+    "data dataset data_set df my_table mytable table_name tablename your_table current_dataset "
+    "current_table this_table"
+)
+_PLACEHOLDERS = frozenset(_PLACEHOLDER_NAMES.split())
+"""Placeholder names that models use for the question's table."""
+_SYSTEM = frozenset({"information_schema", "pg_catalog", "system", "temp", "duckdb"})
+
+
+def repair_table(tree: exp.Expr, name: str | None, context: RepairContext) -> Iterator[Candidate]:
+    """Yield the tree with a missing table replaced by an existing one."""
+    last = (name or "").rpartition(".")[2].strip('"')
+    aliases = {cte.alias for cte in tree.find_all(exp.CTE) if cte.alias}
+    for table in list(tree.find_all(exp.Table)):
+        if not isinstance(table.this, exp.Identifier) or {table.db, table.catalog} & _SYSTEM:
+            continue
+        if last and last.casefold() != table.name.casefold():
+            continue
+        is_there = context.find_table(table.name) is not None
+        found = (
+            Match(context.find_table(table.name) or "", "other schema")
+            if is_there and table.db
+            else find_name(table.name, [*context.tables, *aliases])
+        )
+        if found is None and table.name.casefold() in _PLACEHOLDERS and context.dataset:
+            found = Match(context.dataset, "the current data set")
+        if found is None:
+            continue
+        before = ".".join(part.name for part in table.parts)
+        repaired = edit(
+            tree,
+            lambda node, table=table: (
+                isinstance(node, exp.Table | exp.Column) and _names(node, table)
+            ),
+            lambda node, name=found.name: _rename_table(node, name),
+        )
+        if repaired is not None:
+            fix = build_fix("table", before, found.name, found.how)
+            yield Candidate(tree=repaired, fix=fix)
+            return
+
+
+def _names(node: exp.Table | exp.Column, table: exp.Table) -> bool:
+    """Return `True` if a node is the table, or a column qualified by its name."""
+    if isinstance(node, exp.Table):
+        return node.parts == table.parts
+    return not table.alias and node.table.casefold() == table.name.casefold()
+
+
+def _rename_table(node: exp.Expr, name: str) -> exp.Expr:
+    copy = node.copy()
+    if isinstance(copy, exp.Table):
+        copy.set("this", build_identifier(name))
+        for part in ("db", "catalog"):
+            copy.set(part, None)
+    else:
+        copy.set("table", build_identifier(name))
+        for part in ("db", "catalog"):
+            copy.set(part, None)
+    return copy
+
+
+def repair_grouping(tree: exp.Expr) -> Iterator[Candidate]:
+    """Yield the tree with `GROUP BY ALL` in SELECTs that mix aggregates with columns."""
+    places = [select for select in tree.find_all(exp.Select) if _lacks_group(select)]
+    for place in places:
+        text = to_sql(place)
+        repaired = edit(
+            tree,
+            lambda node, text=text: isinstance(node, exp.Select) and to_sql(node) == text,
+            _group,
+        )
+        if repaired is not None:
+            group = place.args.get("group")
+            before = to_sql(group).strip() if isinstance(group, exp.Group) else ""
+            yield Candidate(tree=repaired, fix=build_fix("group_by", before, "GROUP BY ALL"))
+
+
+def _lacks_group(select: exp.Select) -> bool:
+    """Return `True` if a SELECT has aggregates but no `GROUP BY ALL`."""
+    having = select.args.get("having")
+    parts = [*select.expressions, *([having] if isinstance(having, exp.Having) else [])]
+    has_aggregate = any(_aggregates(part, select) for part in parts)
+    group = select.args.get("group")
+    is_all = isinstance(group, exp.Group) and bool(group.args.get("all"))
+    return has_aggregate and not is_all
+
+
+def _aggregates(part: exp.Expr, select: exp.Select) -> bool:
+    return any(
+        find_select(found) is select and not isinstance(found.parent, exp.Window)
+        for found in part.find_all(exp.AggFunc)
+    )
+
+
+def _group(node: exp.Expr) -> exp.Expr:
+    copy = node.copy()
+    copy.set("group", exp.Group(all=True))
+    return copy

@@ -1,6 +1,7 @@
 """Questions with reference SQL: rows are compared, and honest refusals count."""
 
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -8,26 +9,29 @@ from xml.etree import ElementTree
 import duckdb
 import pytest
 
+from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.api import Adapter, Agent, ChatRequest, RunInput
 from copilot_runtime.api.events import Activity, Events, TextMessageContent
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.extensions.analyst.evaluation.comparison import compare_tables
-from copilot_runtime.extensions.analyst.evaluation.definition import (
-    EvaluationQuestion,
-    load_questions,
-    parse_questions,
-)
-from copilot_runtime.extensions.analyst.evaluation.report import (
+from copilot_runtime.extensions.analyst.cli.evaluate import (
     encode_json,
     encode_junit,
     encode_text,
 )
+from copilot_runtime.extensions.analyst.evaluation.questions import (
+    EvaluationQuestion,
+    compare_tables,
+    load_questions,
+    parse_questions,
+)
 from copilot_runtime.extensions.analyst.evaluation.runner import (
     EvaluationReport,
     build_ask,
+    evaluate_analyst,
     evaluate_questions,
 )
 from copilot_runtime.extensions.analyst.results import Column, Table
+from tests.extensions.analyst.analysts import build_analyst
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -225,3 +229,55 @@ def test_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) 
     for name in ("b.yaml", "a.yml", "c.txt"):
         (tmp_path / name).write_text(f"questions: [{{question: {name}, sql: SELECT 1}}]")
     assert [place.question.title for place in load_questions([tmp_path])] == ["a.yml", "b.yaml"]
+
+
+SCRIPTED = """
+questions:
+  - question: What did each city order?
+    user: bob
+    sql: SELECT city, SUM(amount) FROM orders GROUP BY city
+    script:
+      - call: run_sql
+        arguments: {sql: "SELECT citty, SUM(amount) AS total FROM orders GROUP BY 1"}
+      - Oslo ordered most.
+    contains: oslo
+  - question: How much did ann order?
+    user: ann
+    sql: SELECT SUM(amount) FROM orders
+    script:
+      - call: run_sql
+        arguments: {sql: SELECT SUM(amount) FROM orders}
+      - There it is.
+  - question: What did Rome order?
+    user: bob
+    sql: SELECT SUM(amount) FROM orders WHERE city = 'Rome'
+    trust: verified
+    script:
+      - call: run_sql
+        arguments: {sql: "SELECT SUM(amount) FROM orders WHERE city = 'Rome'"}
+      - Thirty.
+  - question: What did nobody order?
+    sql: SELECT city FROM orders
+    script: ["You have no orders."]
+  - question: How is the weather?
+    expect: refusal
+    script: ["The data does not have the weather."]
+  - question: How much was it?
+    expect: clarification
+    script: ["Do you mean the amount, or the latency?"]
+"""
+CATALOG = """
+shop:
+  ordered: {description: Sum of orders., table: orders, sql: SUM(amount), dimensions: [city]}
+"""
+
+
+async def test_an_analyst_is_asked_with_the_scripts_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "metric_catalog.yaml").write_text(CATALOG)
+    analyst = build_analyst(tmp_path, row_filters={"orders": "owner = $user"})
+    async with aclosing(analyst):
+        report = await evaluate_analyst(
+            analyst, ScriptedAdapter(), parse_questions(SCRIPTED, "questions.yaml")
+        )
+    assert [(one.verdict, one.reason) for one in report.results] == [("correct", "")] * 6

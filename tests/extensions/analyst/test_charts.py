@@ -16,13 +16,17 @@ from copilot_runtime.extensions.analyst.charts.data import (
     Roles,
     build_chart_data,
 )
-from copilot_runtime.extensions.analyst.charts.image import MAX_SPEC, ChartRenderer, prepare_image
+from copilot_runtime.extensions.analyst.charts.image import (
+    MAX_SPEC,
+    ChartRenderer,
+    build_vega_lite,
+    prepare_image,
+)
 from copilot_runtime.extensions.analyst.charts.plotly import build_plotly, validate_plotly
 from copilot_runtime.extensions.analyst.charts.terminal import draw_chart, draw_sparkline
-from copilot_runtime.extensions.analyst.charts.vega_lite import build_vega_lite
-from copilot_runtime.extensions.analyst.result_storage import MOST_OF_ONE, ChartStore
+from copilot_runtime.extensions.analyst.result_storage import MOST_OF_ONE, build_chart_store
 from copilot_runtime.extensions.analyst.results import Chart, Column, Table
-from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
 from tests.in_one_test import in_one_test
 
@@ -146,12 +150,12 @@ def test_a_sparkline_is_as_long_as_it_may_be() -> None:
 @pytest.mark.anyio
 async def test_a_store_drops_the_oldest_of_one_person_and_what_has_expired() -> None:
     now = [0.0]
-    store = ChartStore(seconds=10, clock=lambda: now[0])
+    store = build_chart_store(seconds=10, clock=lambda: now[0])
     ann, bob = Scope(user="ann"), Scope(user="bob")
     chart = draw(build_chart_data("bar", SALES, Roles(), "", is_ordered=False))
-    await store.add(replace(chart, id="bob"), bob)
+    await store.add("bob", replace(chart, id="bob"), bob)
     for number in range(MOST_OF_ONE + 1):
-        await store.add(replace(chart, id=str(number)), ann)
+        await store.add(str(number), replace(chart, id=str(number)), ann)
     assert (await store.get("1", ann)).id == "1"
     assert (await store.get("bob", bob)).id == "bob"
     now[0] = 11

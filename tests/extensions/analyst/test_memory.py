@@ -7,22 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.base.errors import NotFound
-from copilot_runtime.extensions.analyst.memory.duckdb_store import DuckDbMemoryStore
+from copilot_runtime.base.errors import Misuse, NotFound, StoreFailed
 from copilot_runtime.extensions.analyst.memory.entries import (
+    LIMITS,
+    MOST_PINS,
     NOTHING,
+    Kind,
     MemoryEntry,
     TableMemory,
+    Turn,
+    read_memory,
     render_compact,
     render_full,
+    write_memory,
 )
-from copilot_runtime.extensions.analyst.memory.memory import AnalystMemory
-from copilot_runtime.extensions.analyst.memory.store import (
+from copilot_runtime.extensions.analyst.memory.memory import (
+    FILE,
+    AnalystMemory,
     Change,
     MemoryKey,
-    ProcessMemoryStore,
+    MemoryStore,
 )
-from copilot_runtime.extensions.analyst.memory.turn import Turn
 from copilot_runtime.extensions.analyst.results import Column, Fix
 from copilot_runtime.telemetry.span import Span
 from tests.in_one_test import in_one_test
@@ -39,15 +44,19 @@ FIX = Fix(
 )
 TURN = Turn(
     sql=["select avg(o.score) from orders o where o.customer = 'jo@example.com' and x > 12345"],
-    fixes=[FIX, ("No 'Jo Smith' in 550e8400-e29b-41d4-a716-446655440000", "asked +49 170 1234567")],
+    fixes=[FIX, replace(FIX, description="asked +49 170 1234567")],
     failures=[("select secret from passwords where id = 7", "Refused: 'Jo Smith'")],
     columns=COLUMNS,
 )
 
 
-@pytest.fixture(params=["process", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AnalystMemory:
-    store = DuckDbMemoryStore(tmp_path) if request.param == "file" else ProcessMemoryStore()
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    return MemoryStore(tmp_path)
+
+
+@pytest.fixture
+def memory(store: MemoryStore) -> AnalystMemory:
     return AnalystMemory(store, now=lambda: "2026-11-23")
 
 
@@ -68,7 +77,7 @@ async def test_a_turn_is_remembered_without_what_it_was_about(memory: AnalystMem
         "",
         "Repairs that worked:",
         "- Column 'scor' not found → replaced with 'score' (fuzzy match) <- column (1.00 hits)",
-        "- asked ? <- No '?' in ? (1.00 hits)",
+        "- asked ? <- column (1.00 hits)",
         "",
         "What was refused or failed:",
         "- SELECT secret FROM passwords WHERE id = ? <- Refused: '?' (1.00 hits)",
@@ -109,7 +118,7 @@ async def test_each_agent_table_and_schema_has_a_memory_of_its_own(memory: Analy
     await memory.record(KEY, TURN)
 
     for other in ({"agent": "a"}, {"table": "o:rders"}, {"fingerprint": "ba9876543210"}):
-        assert await memory.recall(replace(KEY, **other), COLUMNS) == TableMemory()
+        assert await memory.recall(replace(KEY, **other)) == TableMemory()
     assert len(await memory.recall(KEY)) > 0
     await memory.aclose()
 
@@ -132,8 +141,7 @@ def test_keys_are_those_of_axis() -> None:
     assert str(replace(key, owner="a:b")) == f"{key}::a%3Ab"
 
 
-async def test_nothing_is_learnt_without_sql_or_if_it_is_off() -> None:
-    store = ProcessMemoryStore()
+async def test_nothing_is_learnt_without_sql_or_if_it_is_off(store: MemoryStore) -> None:
     off = AnalystMemory(store, is_enabled=False)
 
     assert not await AnalystMemory(store).record(KEY, Turn(fixes=[FIX]))
@@ -143,39 +151,11 @@ async def test_nothing_is_learnt_without_sql_or_if_it_is_off() -> None:
     assert await store.read("ann") != {}
 
 
-async def test_a_table_with_more_columns_begins_anew_unless_memories_migrate() -> None:
-    store = ProcessMemoryStore()
-    await AnalystMemory(store).record(KEY, TURN)
-    grown = replace(KEY, fingerprint="ffffffffffff")
-    more = [*COLUMNS, Column("country", "VARCHAR")]
-    renamed = [Column("points", "DOUBLE"), *more[1:]]
-
-    assert await AnalystMemory(store).recall(grown, more) == TableMemory()
-    memory = AnalystMemory(store, migrates=True)
-    assert await memory.recall(grown, renamed) == TableMemory()
-    assert await memory.recall(grown, more) == await memory.recall(KEY)
-    await memory.record(grown, Turn(sql=["SELECT score FROM orders"], columns=more))
-    [score, *_] = (await memory.recall(grown, more)).select("column")
-    assert (score.text, score.hits) == ("score", 1.9)
-    assert (await memory.recall(KEY)).select("column")[0].hits == 1.0
-
-
-async def test_thumbs_weigh_the_queries_of_an_answer() -> None:
-    memory = AnalystMemory(ProcessMemoryStore())
-    await memory.record(KEY, Turn(sql=["SELECT 1 FROM a", "SELECT 2 FROM b"], columns=COLUMNS))
-
-    await memory.rate(KEY, ["select 9 from a"], is_good=True)
-    await memory.rate(KEY, ["select 9 from b"], is_good=False)
-
-    hits = {one.text: one.hits for one in (await memory.recall(KEY)).entries}
-    assert hits == {"SELECT ? FROM a": 2.0, "SELECT ? FROM b": 0.5}
-
-
-class FailingStore(ProcessMemoryStore):
+class FailingStore(MemoryStore):
     """Raises, or never returns."""
 
-    def __init__(self, error: Exception | None) -> None:
-        super().__init__()
+    def __init__(self, folder: Path, error: Exception | None) -> None:
+        super().__init__(folder)
         self._error = error
 
     async def update(self, key: MemoryKey, change: Change) -> None:
@@ -187,9 +167,9 @@ class FailingStore(ProcessMemoryStore):
 
 @in_one_test("error", [OSError("disk full"), None])
 async def test_a_store_that_fails_or_hangs_fails_the_span_and_nothing_else(
-    error: Exception | None, caplog: pytest.LogCaptureFixture
+    error: Exception | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = AnalystMemory(FailingStore(error), time_limit=0.01)
+    memory = AnalystMemory(FailingStore(tmp_path, error), time_limit=0.01)
     span = Span("memory.extract")
 
     memory.start_recording(KEY, TURN, span)
@@ -200,8 +180,9 @@ async def test_a_store_that_fails_or_hangs_fails_the_span_and_nothing_else(
     assert "was not written" in caplog.text
 
 
-async def test_a_value_that_cannot_be_read_is_set_aside(caplog: pytest.LogCaptureFixture) -> None:
-    store = ProcessMemoryStore()
+async def test_a_value_that_cannot_be_read_is_set_aside(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
     await store.update(KEY, lambda _: "nonsense")
     memory = AnalystMemory(store)
 
@@ -214,10 +195,10 @@ async def test_a_value_that_cannot_be_read_is_set_aside(caplog: pytest.LogCaptur
     assert "'orders'" in caplog.text
 
 
-async def test_what_is_no_sql_teaches_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_sql_teaches_nothing(
+    memory: AnalystMemory, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.ERROR)
-    memory = AnalystMemory(ProcessMemoryStore())
-
     await memory.record(KEY, Turn(sql=["((((", "", "SELECT " + "(" * 3_000], columns=COLUMNS))
 
     assert await memory.recall(KEY) == TableMemory()
@@ -246,3 +227,154 @@ def test_memory_closes_no_block() -> None:
     for text in (render_compact(memory), render_full(memory)):
         assert "</schema>" not in text
         assert "<system>" not in text
+
+
+def _add(text: str | None) -> str:
+    return f"{text or ''}x"
+
+
+async def test_two_stores_share_a_file(tmp_path: Path) -> None:
+    first, second = MemoryStore(tmp_path), MemoryStore(tmp_path)
+
+    assert await first.read("ann") == {}
+    await asyncio.gather(*(store.update(KEY, _add) for store in (first, second) * 3))
+
+    assert await first.read("ann") == await second.read("ann") == {KEY: "xxxxxx"}
+    await second.update(KEY, lambda _: None)
+    assert await first.read("ann") == {}
+
+
+async def test_a_broken_file_is_set_aside(
+    store: MemoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def list_files() -> list[Path]:
+        return [*tmp_path.glob("*.broken-*")]
+
+    (tmp_path / FILE).write_bytes(b"no database" * 1_000)
+
+    assert await store.read("ann") == {}
+    await store.update(KEY, _add)
+
+    assert await store.read("ann") == {KEY: "x"}
+    [aside] = list_files()
+    assert aside.read_bytes() == b"no database" * 1_000
+    assert "cannot be read" in caplog.text
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error_without_its_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreFailed) as caught:
+        await MemoryStore(tmp_path / "file" / "folder").update(KEY, _add)
+    assert str(tmp_path) not in f"{caught.value.message}{caught.value.hint}"
+
+
+async def test_a_change_that_raises_disturbs_no_other(store: MemoryStore) -> None:
+    def fail(_: str | None) -> str:
+        raise KeyError("a mistake")
+
+    results = await asyncio.gather(
+        store.update(KEY, fail), store.update(KEY, _add), return_exceptions=True
+    )
+
+    assert [type(result) for result in results] == [KeyError, type(None)]
+    assert await store.read("ann") == {KEY: "x"}
+
+
+async def test_what_is_cancelled_half_way_disturbs_no_other(store: MemoryStore) -> None:
+    task = asyncio.create_task(store.update(KEY, _add))
+    await asyncio.sleep(0)
+    task.cancel()
+
+    await store.update(KEY, _add)
+
+    assert (await store.read("ann"))[KEY] in ("x", "xx")
+
+
+def _use(text: str, kind: Kind = "column", **fields: object) -> MemoryEntry:
+    return MemoryEntry(kind=kind, text=text, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def _hits(memory: TableMemory) -> dict[str, float]:
+    return {entry.text: round(entry.hits, 4) for entry in memory.entries}
+
+
+def _count(memory: TableMemory, *texts: str, times: int = 1) -> TableMemory:
+    for _ in range(times):
+        memory = memory.count([_use(text) for text in texts], "now")
+    return memory
+
+
+def test_hits_fade_before_one_is_added() -> None:
+    found = [_hits(_count(TableMemory(), "score", times=times))["score"] for times in range(1, 6)]
+
+    assert found == [1.0, 1.9, 2.71, 3.439, 4.0951]
+    assert _hits(_count(TableMemory(), "score", times=200)) == {"score": 10.0}
+
+
+def test_what_is_not_used_is_forgotten_after_six_turns() -> None:
+    once = _count(TableMemory(), "old")
+
+    assert _hits(_count(once, "new", times=6))["old"] == 0.5314
+    assert "old" not in _hits(_count(once, "new", times=7))
+
+
+@in_one_test("kind", LIMITS)
+def test_the_most_used_of_each_kind_stay(kind: Kind) -> None:
+    uses = [_use(f"t{at}", kind) for at in range(25)]
+    memory = TableMemory().count(uses, "1").count(uses[20:], "2")
+
+    assert len(memory) == LIMITS[kind]
+    assert {entry.text for entry in memory.select(kind)[:5]} == {f"t{at}" for at in range(20, 25)}
+
+
+def test_a_turn_counts_a_use_once() -> None:
+    assert _hits(_count(TableMemory(), "a", "a", "b")) == {"a": 1.0, "b": 1.0}
+
+
+def test_what_is_pinned_does_not_fade_and_takes_no_place() -> None:
+    memory = TableMemory().count([_use("mine", "pattern")], "1")
+    memory = memory.put(_use("mine", "pattern", is_pinned=True, id=memory.entries[0].id))
+    for at in range(30):
+        memory = memory.count([_use(f"t{at}-{n}", "pattern") for n in range(10)], "2")
+
+    assert _hits(memory)["mine"] == 1.0
+    assert len(memory) == 11
+
+
+def test_only_so_many_can_be_pinned() -> None:
+    uses = [_use(f"t{at}", is_pinned=True, id=str(at)) for at in range(MOST_PINS)]
+    memory = TableMemory(entries=[*uses, _use("more", id="more")])
+
+    with pytest.raises(Misuse, match="20"):
+        memory.put(_use("more", is_pinned=True, id="more"))
+
+
+def test_praise_and_blame_weigh() -> None:
+    memory = _count(TableMemory(), "good", "bad")
+    ids = {entry.text: entry.id for entry in memory.entries}
+
+    memory = memory.weigh([ids["good"]], is_good=True).weigh([ids["bad"]], is_good=False)
+    assert _hits(memory) == {"good": 2.0, "bad": 0.5}
+    assert _hits(memory.weigh([ids["bad"]], is_good=False)) == {"good": 2.0}
+
+
+def test_a_memory_is_written_and_read() -> None:
+    memory = TableMemory().count([_use("a", detail="d")], "now")
+
+    assert read_memory(write_memory(memory)) == memory
+    assert read_memory(None) == TableMemory()
+
+
+@in_one_test(
+    "text",
+    [
+        *("", "nonsense", "[]", "{}", '{"version": 2}'),
+        '{"version": 1, "entries": [1]}',
+        '{"version": 1, "entries": [{"kind": "x", "id": "1"}]}',
+        '{"version": 1, "entries": 5}',
+    ],
+)
+def test_a_broken_memory_is_an_error_of_its_value(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_memory(text)

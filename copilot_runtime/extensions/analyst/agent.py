@@ -34,7 +34,6 @@ from copilot_runtime.extensions.analyst.question import (
 )
 from copilot_runtime.extensions.analyst.session import Session
 from copilot_runtime.extensions.analyst.spans import (
-    block_request,
     describe_request,
     record_output_check,
     start_prepare_span,
@@ -49,6 +48,7 @@ from copilot_runtime.extensions.analyst.work import (
     merge_events,
     read_approvals,
 )
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span, work_under
 
 _ERROR = "The question could not be answered."
@@ -84,7 +84,7 @@ class AnalystAgent(Agent):
         self.description = description
         self.signature = Signature(Path(analyst.settings.store))
         self._load_secret = load_secret
-        self._loop: Loop = find_loop(analyst.settings)
+        self.loop: Loop = find_loop(analyst.settings)
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that do not depend on a request."""
@@ -143,10 +143,6 @@ class AnalystAgent(Agent):
     async def aclose(self) -> None:
         """Stop all queries, and close the data."""
         await self.analyst.aclose()
-
-    def run_loop(self, request: LoopRequest) -> Events:
-        """Yield the events of the model and its tools."""
-        return self._loop(request)
 
 
 class _Answer:
@@ -219,7 +215,7 @@ class _Answer:
                     thoughts.emit("reflection", guarded.notice)
         except RequestBlocked as blocked:
             thoughts.emit("decision", f"Blocked the request: {blocked.kind}.")
-            block_request(span, blocked.kind)
+            span.set_attributes({semconv.REQUEST_BLOCKED: blocked.kind})
             return blocked
         prepared = await self.analyst.prepare(question, message)
         if not goes_on:
@@ -312,7 +308,7 @@ class _Answer:
             max_turns=settings.max_turns,
             timeout=self.analyst.tool_timeout,
         )
-        async with aclosing(self.agent.run_loop(request)) as events:
+        async with aclosing(self.agent.loop(request)) as events:
             async for event in events:
                 yield event
 

@@ -1,6 +1,7 @@
 """The session of one question: data, scope, thoughts and findings, as the tools use them."""
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.errors import NotFound
-from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.analyst.results import Chart, Findings, Fix, ToolResult
 from copilot_runtime.extensions.analyst.sql.rules import Scope
@@ -263,16 +263,4 @@ class Session:
 
 def build_call_key(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return one text for calls that are equal: the tool and its arguments in canonical JSON."""
-    return f"{tool}:{_to_canonical(arguments)}"
-
-
-def _to_canonical(value: Any) -> str:
-    return dumps(_sort(value)).decode()
-
-
-def _sort(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _sort(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, list | tuple):
-        return [_sort(item) for item in value]
-    return value
+    return f"{tool}:{json.dumps(dict(arguments), sort_keys=True)}"

@@ -45,11 +45,6 @@ def describe_request(
     )
 
 
-def block_request(span: Span, reason: str) -> None:
-    """Record why a question is not answered."""
-    span.set_attributes({semconv.REQUEST_BLOCKED: reason})
-
-
 def record_output_check(parent: Span, start_time: int, redactions: int) -> None:
     """Add the finished span of the output guard of a text: `sanitize_output`."""
     if not parent.is_recording or not start_time:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from copilot_runtime.api.events import (
@@ -25,6 +25,7 @@ from copilot_runtime.extensions.analyst.results import (
     Chart,
     Download,
     Findings,
+    Fix,
     Lineage,
     ToolResult,
     describe_table,
@@ -258,16 +259,8 @@ def describe_chart(chart: Chart) -> JsonObject:
 
 def describe_download(download: Download) -> JsonObject:
     """Return a download as JSON for frontends."""
-    return {
-        "id": download.id,
-        "filename": download.filename,
-        "format": download.format,
-        "row_count": download.row_count,
-        "columns": [*download.columns],
-        "expires_at": download.expires_at,
-        "url": download.url,
-        "text": f"[{download.filename}]({download.url}) ({download.row_count:,} rows)",
-    }
+    text = f"[{download.filename}]({download.url}) ({download.row_count:,} rows)"
+    return {**_list_fields(download), "text": text}
 
 
 def describe_answer(findings: Findings) -> JsonObject | None:
@@ -280,27 +273,14 @@ def describe_answer(findings: Findings) -> JsonObject | None:
 def describe_lineage(lineage: Lineage) -> JsonObject:
     """Return the lineage of one result as JSON."""
     return {
-        "trust": lineage.trust,
-        "sql": lineage.sql,
-        "tables": [*lineage.tables],
-        "columns": [*lineage.columns],
-        "filters": [*lineage.filters],
-        "metrics": [*lineage.metrics],
-        "rows_scanned": lineage.rows_scanned,
-        "checks": [*lineage.checks],
-        "fixes": [
-            drop_none(
-                {
-                    "kind": fix.kind,
-                    "before": fix.before,
-                    "after": fix.after,
-                    "description": fix.description,
-                    "nulls": fix.nulls,
-                }
-            )
-            for fix in lineage.fixes
-        ],
+        **_list_fields(lineage),
+        "fixes": [drop_none(_list_fields(fix)) for fix in lineage.fixes],
     }
+
+
+def _list_fields(value: Download | Lineage | Fix) -> JsonObject:
+    fields = asdict(value).items()
+    return {name: [*one] if isinstance(one, tuple) else one for name, one in fields}
 
 
 _TEXT_ROWS = 10

@@ -1,10 +1,11 @@
 """Charts as text, for terminals: bars, sparklines and tables of blocks."""
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 
+from copilot_runtime.base import formatting
+from copilot_runtime.base.formatting import fit_text
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_list, as_objects, as_text
 from copilot_runtime.extensions.analyst.charts.style import parse_time
 from copilot_runtime.extensions.analyst.results import Chart
@@ -17,7 +18,6 @@ _FIELD_ROWS = 12
 _MOST_BARS = 30
 _MOST_LABEL = 24
 _MOST_BINS = 12
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 Number = int | float
 
@@ -63,7 +63,7 @@ def draw_bars(labels: Sequence[str], values: Sequence[Number | None], width: int
     room = max(width - left - right - 3, 4)
     largest = max((abs(value) for _, value in pairs if value is not None), default=0)
     lines = [
-        f"{_fit(label, left)} {_draw_bar(value, largest, room)} {text}"
+        f"{fit_text(label, left)} {_draw_bar(value, largest, room)} {text}"
         for (label, value), text in zip(pairs, texts, strict=True)
     ]
     if len(labels) > len(pairs):
@@ -83,7 +83,7 @@ def format_number(value: JsonValue) -> str:
 
 def clean_text(value: JsonValue) -> str:
     """Return a text on one line without terminal control characters."""
-    return " ".join(_CONTROLS.sub(" ", str(value)).split())
+    return " ".join(formatting.clean_text(str(value)).split())
 
 
 def _draw_traces(traces: Sequence[JsonObject], width: int) -> list[str]:
@@ -192,7 +192,7 @@ def _draw_boxes(traces: Sequence[JsonObject], width: int) -> list[str]:
         values.sort()
         parts = [values[round(share * (len(values) - 1))] for share in (0, 0.25, 0.5, 0.75, 1)]
         low, first, middle, third, high = map(format_number, parts)
-        lines.append(f"{_fit(label, _MOST_LABEL)} {low} ├ {first} [{middle}] {third} ┤ {high}")
+        lines.append(f"{fit_text(label, _MOST_LABEL)} {low} ├ {first} [{middle}] {third} ┤ {high}")
     return [line[:width] for line in lines]
 
 
@@ -206,7 +206,7 @@ def _draw_heatmap(trace: JsonObject, width: int) -> list[str]:
     columns = max(width - left - 1, 1)
     wide = 2 if rows and 2 * len(rows[0]) <= columns else 1
     lines = [
-        _fit(label, left)
+        fit_text(label, left)
         + " "
         + "".join(_shade(value, low, scale) * wide for value in row[:columns])
         for label, row in list(zip(labels, rows, strict=False))[:_MOST_BARS]
@@ -237,10 +237,6 @@ def _write_label(value: JsonValue) -> str:
         is_day = not (time.hour or time.minute or time.second)
         return time.strftime("%Y-%m-%d" if is_day else "%Y-%m-%d %H:%M")
     return format_number(value) if isinstance(value, int | float) else clean_text(value)
-
-
-def _fit(text: str, size: int) -> str:
-    return text.ljust(size) if len(text) <= size else text[: size - 1] + "…"
 
 
 def _read_number(value: JsonValue) -> Number | None:

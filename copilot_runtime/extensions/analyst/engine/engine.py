@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -26,16 +26,10 @@ from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
+
 T = TypeVar("T")
-
-
-class Statement(Protocol):
-    """SQL that the guard let pass: a `GuardedQuery`."""
-
-    @property
-    def sql(self) -> str:
-        """The SQL to run."""
-        ...
 
 
 Relate = Callable[[Dataset, Scope], str]
@@ -158,7 +152,7 @@ class Engine:
 
     async def run(
         self,
-        query: Statement | str,
+        query: "GuardedQuery | str",
         *,
         limit: int,
         timeout: float | None = None,
@@ -177,7 +171,7 @@ class Engine:
 
     async def stream(
         self,
-        query: Statement | str,
+        query: "GuardedQuery | str",
         *,
         limit: int | None = None,
         batch_rows: int = 5_000,
@@ -203,7 +197,7 @@ class Engine:
         finally:
             self._executor.close_query(job)
 
-    async def explain(self, query: Statement | str) -> None:
+    async def explain(self, query: "GuardedQuery | str") -> None:
         """Raise `QueryFailed` if names or types of a query are wrong. The query does not run."""
         await self._execute(query, 0, None, None, Query.explain)
 
@@ -218,7 +212,7 @@ class Engine:
     async def save(
         self,
         name: str,
-        query: Statement | str,
+        query: "GuardedQuery | str",
         *,
         owner: str,
         description: str = "",
@@ -316,7 +310,7 @@ class Engine:
 
     async def _execute(
         self,
-        query: Statement | str,
+        query: "GuardedQuery | str",
         limit: int,
         timeout: float | None,
         on_start: Callable[[], None] | None,
@@ -393,5 +387,5 @@ class Engine:
             before.retire()
 
 
-def _read_sql(query: Statement | str) -> str:
+def _read_sql(query: "GuardedQuery | str") -> str:
     return query if isinstance(query, str) else query.sql

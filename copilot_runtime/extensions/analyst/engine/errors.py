@@ -1,11 +1,11 @@
 """Convert DuckDB's errors, without file paths, values of rows and names of other tables."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Sequence
+from typing import Literal
 
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject, get_text, parse_object
 
 FailureKind = Literal[
     "column_not_found",
@@ -102,20 +102,20 @@ def parse_error(error: Exception, offset: int = 0) -> QueryFailed:
     Server paths, internal database names and values of rows are removed: the values may be of rows
     that a filter hides.
     """
-    details = _read_details(error)
-    exception_type = _read_text(details, "exception_type") or type(error).__name__.removesuffix(
+    details = parse_object(str(error).partition(": ")[2])
+    exception_type = get_text(details, "exception_type") or type(error).__name__.removesuffix(
         "Exception"
     )
-    subtype = _read_text(details, "error_subtype")
-    text = _read_text(details, "exception_message") or str(error).partition(": ")[2] or str(error)
-    kind = _classify(exception_type, subtype, _read_text(details, "type"), text)
-    position = _read_text(details, "position")
+    subtype = get_text(details, "error_subtype")
+    text = get_text(details, "exception_message") or str(error).partition(": ")[2] or str(error)
+    kind = _classify(exception_type, subtype, get_text(details, "type"), text)
+    position = get_text(details, "position")
     has_candidates = kind in _WITH_CANDIDATES or text.startswith("Referenced table")
     candidates = _read_candidates(details, text) if has_candidates else ()
     return QueryFailed(
         _hide_values(clean_message(text), exception_type),
         kind=kind,
-        name=_read_text(details, "name") or _find_name(text, kind),
+        name=get_text(details, "name") or _find_name(text, kind),
         candidates=candidates,
         position=max(int(position) - offset, 0) if position.isdigit() else None,
         exception_type=exception_type,
@@ -138,19 +138,6 @@ def _hide_values(text: str, exception_type: str) -> str:
     if exception_type not in _WITH_VALUES:
         return text
     return _NUMBER.sub("(a number)", _VALUE.sub("(a value)", text))
-
-
-def _read_details(error: Exception) -> Mapping[str, Any]:
-    try:
-        value = json.loads(str(error).partition(": ")[2])
-    except ValueError:
-        return {}
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _read_text(details: Mapping[str, Any], key: str) -> str:
-    value = details.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _classify(exception_type: str, subtype: str, entry: str, text: str) -> FailureKind:
@@ -185,10 +172,10 @@ def _classify_text(text: str) -> FailureKind:
     return "other"
 
 
-def _read_candidates(details: Mapping[str, Any], text: str) -> Sequence[str]:
+def _read_candidates(details: JsonObject, text: str) -> Sequence[str]:
     value = details.get("candidates")
     if isinstance(value, list):
-        return [str(one) for one in cast("list[Any]", value)]
+        return [*map(str, value)]
     if isinstance(value, str) and value:
         return [one.strip().strip('"') for one in value.split(",")]
     _, marker, rest = text.partition("Candidate bindings:")

@@ -12,9 +12,8 @@ from copilot_runtime.base.errors import NotFound, Refused
 from copilot_runtime.base.homoglyphs import list_readings
 from copilot_runtime.base.jsonvalue import as_object, as_text, get_text, parse_text
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+from copilot_runtime.extensions.analyst.prompt.layers import SQL_TOOLS
 from copilot_runtime.extensions.analyst.prompt.prepare import HistoryEntry
-
-_SQL_TOOLS = ("run_sql", "plot_data", "save_as_dataset", "download_data")
 
 MOST_NAME = 200
 """Maximum length of a name sent by a frontend, in characters."""
@@ -88,7 +87,7 @@ def _find_text(names: Sequence[str], *places: Mapping[str, Any]) -> str:
 def _find_sql(messages: Sequence[Message]) -> str | None:
     """Return the SQL of the last call that has any."""
     for message in reversed(messages):
-        if isinstance(message, ActionExecutionMessage) and message.name in _SQL_TOOLS:
+        if isinstance(message, ActionExecutionMessage) and message.name in SQL_TOOLS:
             sql = get_text(as_object(parse_text(message.arguments or "{}")), "sql")
             if sql:
                 return sql

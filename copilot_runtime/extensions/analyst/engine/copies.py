@@ -38,10 +38,7 @@ Choose = Callable[[str], str]
 
 
 class Copy:
-    """A new database file.
-
-    Call its methods in a worker thread, except `measure` and `interrupt`.
-    """
+    """A new database file. Call its methods in a worker thread, except `interrupt`."""
 
     def __init__(self, part: Path, options: EngineOptions) -> None:
         self._part = part
@@ -138,12 +135,6 @@ class Copy:
     def _read_table(self, name: str) -> StoredTable:
         database: Any = self._connection.execute("SELECT current_database()").fetchone()
         return read_table(self._connection, name, name, str(database[0]))
-
-    def measure(self) -> float:
-        """Return the progress of the running statement in percent, or -1 if it is unknown."""
-        with contextlib.suppress(duckdb.Error):
-            return self._connection.query_progress()
-        return -1
 
     def interrupt(self) -> None:
         """Interrupt the running statement."""

@@ -186,35 +186,16 @@ class Loader:
     async def _watch(
         self, source: DataSource, copy: Copy, work: "asyncio.Task[Sequence[StoredTable]]"
     ) -> Sequence[StoredTable]:
-        total = None if source.kind == "postgres" else _measure_files(source)
         while not (await asyncio.wait({work}, timeout=INTERVAL))[0]:
-            share = max(copy.measure(), 0)
-            done = int((total or 0) * share / 100)
-            self._report(
-                Progress(
-                    source=source.name, bytes_done=done, bytes_total=total, rows=copy.rows or None
-                )
-            )
+            self._report(Progress(source=source.name, rows=copy.rows or None))
         tables = work.result()
         rows = sum(table.row_count for table in tables)
-        self._report(
-            Progress(
-                source=source.name,
-                bytes_done=total or 0,
-                bytes_total=total,
-                rows=rows,
-                is_done=True,
-            )
-        )
+        self._report(Progress(source=source.name, rows=rows, is_done=True))
         return tables
 
     def _report(self, progress: Progress) -> None:
         if self._on_progress is not None:
             self._on_progress(progress)
-
-
-def _measure_files(source: DataSource) -> int:
-    return sum(path.stat().st_size for path in list_files(source))
 
 
 def _read_foreign(

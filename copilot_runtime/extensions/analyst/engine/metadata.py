@@ -65,11 +65,6 @@ class TableMetadata:
     time_range: tuple[str, str] | None = None
     """First and last time in the time column, as ISO 8601, or `None`."""
 
-    def find_column(self, name: str) -> ColumnMetadata | None:
-        """Return a column by its case-insensitive name, or `None`."""
-        key = name.lower()
-        return next((one for one in self.columns if one.name.lower() == key), None)
-
 
 class MetadataCache:
     """Caches descriptions by row filter and version; concurrent requests share one computation.

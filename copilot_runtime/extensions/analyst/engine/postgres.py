@@ -69,8 +69,6 @@ TYPES = {
 }
 """PostgreSQL type to DuckDB type. All others become texts, and arrays of these become lists."""
 
-REPORT_EVERY = 4 * 1024 * 1024
-
 _TABLES = """
 SELECT n.nspname AS schema, c.relname AS name, c.oid::bigint AS oid, c.relkind::text AS kind,
        c.relfilenode::bigint AS filenode, greatest(c.reltuples, 0)::bigint AS rows,
@@ -151,13 +149,12 @@ async def export_database(
 ) -> Sequence[Export]:
     """Export all tables in one transaction into files beside `part`."""
     exports: list[Export] = []
-    done = 0
     async with (
         _connect(source) as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         tables = await _list_tables(connection, source)
-        total = sum(table["size"] for table in tables) or None
+        report(Progress(source=source.name))
         for number, table in enumerate(tables):
             columns = [
                 _plan_column(column) for column in await connection.fetch(_COLUMNS, table["oid"])
@@ -167,18 +164,7 @@ async def export_database(
             file = part.with_name(f"{part.name}-{number}.csv")
             name = f"{quote_name(table['schema'])}.{quote_name(table['name'])}"
             query = f"SELECT {', '.join(column.select for column in columns)} FROM {name}"
-            with file.open("wb") as out:
-                reported = done
-
-                async def write(data: bytes) -> None:
-                    nonlocal done, reported
-                    out.write(data)
-                    done += len(data)
-                    if done - reported >= REPORT_EVERY:
-                        reported = done
-                        report(Progress(source=source.name, bytes_done=done, bytes_total=total))
-
-                await connection.copy_from_query(query, output=write, format="csv", null=EMPTY)
+            await connection.copy_from_query(query, output=file, format="csv", null=EMPTY)
             exports.append(Export(table=table["name"], file=file, columns=columns))
     return exports
 

@@ -219,9 +219,6 @@ class Progress:
 
     source: str
     """The name of the source."""
-    bytes_done: int = 0
-    bytes_total: int | None = None
-    """`None` if the size is unknown."""
     rows: int | None = None
     is_done: bool = False
 

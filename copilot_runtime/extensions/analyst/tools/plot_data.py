@@ -95,7 +95,6 @@ class PlotArguments(Arguments):
     describe_call=lambda arguments: f"Drawing a chart: {arguments.title or arguments.chart_type}",
     effect="output",
     is_cached=False,
-    is_sql_writing=True,
 )
 async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
     """Draw the rows of a statement as a chart."""

@@ -192,7 +192,6 @@ class SqlArguments(Arguments):
         "does: joins, windows, dates, several conditions. Aggregate instead of listing rows."
     ),
     describe_call=lambda arguments: f"Running SQL: {preview_sql(arguments.sql)}",
-    is_sql_writing=True,
 )
 async def run_sql(session: "Session", arguments: SqlArguments) -> ToolResult:
     """Return the rows of a statement; mistakes are repaired at most twice."""
@@ -256,7 +255,6 @@ class SaveArguments(Arguments):
     describe_call=lambda arguments: f"Saving the data set {arguments.name[:80]}",
     effect="write",
     is_cached=False,
-    is_sql_writing=True,
 )
 async def save_as_dataset(session: "Session", arguments: SaveArguments) -> ToolResult:
     """Keep the rows of a statement as a data set that only this user sees."""
@@ -326,7 +324,6 @@ class DownloadArguments(Arguments):
     describe_call=lambda arguments: f"Preparing the file {arguments.filename[:80]}",
     effect="output",
     is_cached=False,
-    is_sql_writing=True,
 )
 async def download_data(session: "Session", arguments: DownloadArguments) -> ToolResult:
     """Offer the rows of a statement as a file that only this caller may fetch."""

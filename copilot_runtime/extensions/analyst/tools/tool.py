@@ -56,8 +56,6 @@ class AnalystTool:
     """Returns a description of a call, for the thoughts."""
     effect: Effect = "none"
     is_cached: bool = True
-    is_sql_writing: bool = False
-    """`True` if its arguments contain the model's SQL."""
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
@@ -84,7 +82,6 @@ def analyst_tool(
     describe_call: Callable[[Any], str],
     effect: Effect = "none",
     is_cached: bool = True,
-    is_sql_writing: bool = False,
 ) -> "Callable[[Callable[[Session, Any], Awaitable[ToolResult]]], AnalystTool]":
     """Make a tool of a function, whose name and second argument it takes; see `AnalystTool`."""
 
@@ -97,7 +94,6 @@ def analyst_tool(
             describe_call=describe_call,
             effect=effect,
             is_cached=is_cached,
-            is_sql_writing=is_sql_writing,
         )
 
     return make

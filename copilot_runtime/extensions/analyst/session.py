@@ -158,9 +158,8 @@ class Services:
 class ResultCache:
     """A cache of tool results, keyed by their inputs. Errors are not cached."""
 
-    def __init__(self, most: int = _MOST_CACHED) -> None:
+    def __init__(self) -> None:
         self._results: OrderedDict[str, ToolResult] = OrderedDict()
-        self._most = most
 
     def get(self, key: str) -> ToolResult | None:
         """Return a result, or `None`."""
@@ -171,7 +170,7 @@ class ResultCache:
         if result.is_error or result.approval is not None:
             return
         self._results[key] = result
-        while len(self._results) > self._most:
+        while len(self._results) > _MOST_CACHED:
             self._results.popitem(last=False)
 
 

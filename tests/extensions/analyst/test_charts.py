@@ -118,10 +118,10 @@ def test_a_column_that_cannot_be_drawn_is_named(
 def test_a_chart_that_would_load_something_loads_nothing() -> None:
     chart = draw(build_chart_data("bar", SALES, Roles(), "", is_ordered=False))
     remote = replace(chart, vega_lite={**chart.vega_lite, "data": {"url": "file:///etc/passwd"}})
-    assert "passwd" not in prepare_image(remote, "dark", 10, 10**9)
+    assert "passwd" not in prepare_image(remote, "dark")
     huge = replace(chart, vega_lite={"data": {"values": ["x" * MAX_SPEC]}})
     with pytest.raises(LimitExceeded):
-        prepare_image(huge, "light", 100, 100)
+        prepare_image(huge, "light")
 
 
 @pytest.mark.anyio

@@ -197,9 +197,6 @@ def _build_y(data: ChartData) -> JsonObject:
 MAX_SPEC = 4_000_000
 """Maximum length of a chart specification, in characters."""
 
-MAX_SIDE = 2_000
-"""Maximum width and height of an image in pixels, before `scale`."""
-
 SECONDS = 60.0
 """Time limit for one image, in seconds; the first one also starts the engine."""
 
@@ -224,27 +221,23 @@ class ImageFailed(CopilotError):
 class ChartRenderer:
     """Renders charts in its own threads: rendering takes about half a second of CPU time."""
 
-    def __init__(self, threads: int = 1) -> None:
-        self._pool = ThreadPool(threads, "chart")
+    def __init__(self) -> None:
+        self._pool = ThreadPool(1, "chart")
 
     async def render_png(
         self,
         chart: Chart,
         *,
         theme: ThemeName = "light",
-        width: int = 720,
-        height: int = 400,
         scale: float = 2.0,
     ) -> bytes:
         """Return a PNG. Raises `ImageFailed`, or `LimitExceeded` for a huge chart."""
-        spec = prepare_image(chart, theme, width, height)
+        spec = prepare_image(chart, theme)
         return await self._run(partial(_draw_png, spec, min(max(scale, 0.5), 3.0)))
 
-    async def render_svg(
-        self, chart: Chart, *, theme: ThemeName = "light", width: int = 720, height: int = 400
-    ) -> str:
+    async def render_svg(self, chart: Chart, *, theme: ThemeName = "light") -> str:
         """Return an SVG. Raises `ImageFailed`, or `LimitExceeded` for a huge chart."""
-        return await self._run(partial(_draw_svg, prepare_image(chart, theme, width, height)))
+        return await self._run(partial(_draw_svg, prepare_image(chart, theme)))
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
@@ -256,14 +249,14 @@ class ChartRenderer:
             raise ImageFailed("The chart could not be drawn.") from error
 
 
-def prepare_image(chart: Chart, theme: ThemeName, width: int, height: int) -> str:
+def prepare_image(chart: Chart, theme: ThemeName) -> str:
     """Return a Vega-Lite specification for an image: with size and colours, without URLs."""
     look = THEMES[theme]
     spec: JsonObject = dict(chart.vega_lite)
     spec["data"] = {"values": as_object(spec.get("data")).get("values", [])}
     spec |= {
-        "width": min(max(width, 100), MAX_SIDE),
-        "height": min(max(height, 100), MAX_SIDE),
+        "width": 720,
+        "height": 400,
         "background": look.background,
         "padding": 16,
         "config": {

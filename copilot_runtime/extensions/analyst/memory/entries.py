@@ -207,8 +207,8 @@ _MOST_FIXES = 2
 _POINTER = "(recall_memory has everything.)"
 
 
-def render_compact(memory: TableMemory, limit: int = MOST_CHARS) -> str:
-    """Render the most relevant entries in at most `limit` characters, in whole lines."""
+def render_compact(memory: TableMemory) -> str:
+    """Render the most relevant entries in at most 1,000 characters, in whole lines."""
     if not memory.entries:
         return ""
     columns = memory.select("column")[:_MOST_COLUMNS]
@@ -223,7 +223,7 @@ def render_compact(memory: TableMemory, limit: int = MOST_CHARS) -> str:
         if not one.is_pinned
     ]
     lines += [f"- Failed before: {_write(one)}" for one in memory.select("failure")]
-    body = cut_lines("\n".join(lines), limit - len(_POINTER) - 1)
+    body = cut_lines("\n".join(lines), MOST_CHARS - len(_POINTER) - 1)
     return f"{body}\n{_POINTER}" if body else ""
 
 

@@ -1,7 +1,7 @@
 """The twelve tools, and how they are called: cache, thoughts, limits and failures."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -189,30 +189,30 @@ _MAX_ITEMS = 8
 """Maximum number of items of a list or an object inside a shortened cell."""
 
 
-def fit_output(output: JsonObject, most: int = MAX_CHARACTERS) -> JsonObject:
-    """Return an output of at most `most` characters; a smaller one is returned unchanged.
+def fit_output(output: JsonObject) -> JsonObject:
+    """Return an output of at most 6,000 characters; a smaller one is returned unchanged.
 
     Dropped rows are reflected in `returned`, `total_rows` and `truncated`.
     """
-    if count_characters(output) <= most:
+    if count_characters(output) <= MAX_CHARACTERS:
         return output
     key = _find_rows(output)
     if key is not None:
         output = _write_compactly(output, key)
-        if count_characters(output) <= most:
+        if count_characters(output) <= MAX_CHARACTERS:
             return output
     for length in (None, *_CELLS):
         cut = output if length is None else cast("JsonObject", _shorten(output, length))
         if key is None:
             cut = {**cut, "truncated": True}
-            if count_characters(cut) <= most:
+            if count_characters(cut) <= MAX_CHARACTERS:
                 return cut
             continue
         total = len(cast("JsonList", output[key]))
-        count = _count_rows(cut, key, most)
+        count = _count_rows(cut, key)
         if count >= min(total, FEWEST_ROWS if length != _CELLS[-1] else 1):
             return _take_rows(cut, key, count)
-    return _drop_members(output, most)
+    return _drop_members(output)
 
 
 def count_characters(value: JsonValue) -> int:
@@ -245,12 +245,12 @@ def _take_rows(output: JsonObject, key: str, count: int) -> JsonObject:
     return {**output, key: rows[:count], **counts}
 
 
-def _count_rows(output: JsonObject, key: str, most: int) -> int:
+def _count_rows(output: JsonObject, key: str) -> int:
     """Return the number of rows that fit, by binary search."""
     low, high = 0, len(cast("JsonList", output[key]))
     while low < high:
         middle = (low + high + 1) // 2
-        if count_characters(_take_rows(output, key, middle)) <= most:
+        if count_characters(_take_rows(output, key, middle)) <= MAX_CHARACTERS:
             low = middle
         else:
             high = middle - 1
@@ -277,14 +277,14 @@ def _shorten(value: JsonValue, length: int, depth: int = 0) -> JsonValue:
     return value
 
 
-def _drop_members(output: JsonObject, most: int) -> JsonObject:
+def _drop_members(output: JsonObject) -> JsonObject:
     """Return only the smallest members of an output, as far as they fit."""
     small: JsonObject = {
         "truncated": True,
         "note": "Too large: ask for fewer columns.",
     }
     for key, value in sorted(output.items(), key=lambda item: count_characters(item[1])):
-        if count_characters({**small, key: value}) <= most:
+        if count_characters({**small, key: value}) <= MAX_CHARACTERS:
             small[key] = value
     return small
 
@@ -293,13 +293,8 @@ OnResult = Callable[[ToolResult, ActionContext], Awaitable[None]]
 """Called with each result before its text goes to the model."""
 
 
-def build_actions(
-    session: "Session",
-    *,
-    on_result: OnResult | None = None,
-    names: Collection[str] | None = None,
-) -> list[Action]:
-    """Return the tools of a question as actions; all tools, or those in `names`."""
+def build_actions(session: "Session", *, on_result: OnResult | None = None) -> list[Action]:
+    """Return the tools of a question as actions."""
     return [
         Action(
             name=tool.name,
@@ -309,7 +304,6 @@ def build_actions(
             is_idempotent=tool.effect == "none",
         )
         for tool in TOOLS.values()
-        if names is None or tool.name in names
     ]
 
 

@@ -257,12 +257,12 @@ def name_effect(effect: float | None) -> str | None:
     return next((word for limit, word in _EFFECTS if abs(effect) < limit), "large")
 
 
-def compute_t_quantile(freedom: float, level: float = LEVEL) -> float:
+def compute_t_quantile(freedom: float) -> float:
     """Return the half-width of a two-sided interval in standard errors, by Student's distribution.
 
     It is exact for one and two degrees of freedom, and uses the Cornish-Fisher expansion above.
     """
-    probability = (1 + level) / 2
+    probability = (1 + LEVEL) / 2
     if freedom < 1.5:
         return math.tan(math.pi * (probability - 0.5))
     if freedom < 2.5:

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -190,7 +189,11 @@ async def run_tree(
 ) -> tuple[Table, GuardedQuery]:
     """Run our own query for the caller, through the same guard and filters as a model's."""
     query = session.guard(tree)
-    return await run_query(session, query, limit=limit), query
+    engine, timeout = session.services.engine, session.services.query_timeout
+    with trace_block(start_query_span(session, query)) as span:
+        table = await engine.run(query.with_limit(limit + 1), limit=limit, timeout=timeout)
+        span.set_attributes({semconv.DB_RESPONSE_RETURNED_ROWS: len(table.rows)})
+        return table, query
 
 
 async def read_row(session: "Session", tree: exp.Expr) -> tuple[Mapping[str, Any], GuardedQuery]:
@@ -208,20 +211,6 @@ async def count_matches(
     count = as_name(exp.Count(this=exp.Star()), "total")
     row, _ = await read_row(session, select([count], dataset.name, conditions))
     return int(row["total"])
-
-
-async def run_query(
-    session: "Session", query: GuardedQuery, *, limit: int, timeout: float | None = None
-) -> Table:
-    """Run a guarded query within its own span."""
-    with trace_block(start_query_span(session, query)) as span:
-        table = await session.services.engine.run(
-            query.with_limit(limit + 1),
-            limit=limit,
-            timeout=timeout or session.services.query_timeout,
-        )
-        span.set_attributes({semconv.DB_RESPONSE_RETURNED_ROWS: len(table.rows)})
-        return table
 
 
 def start_query_span(session: "Session", query: GuardedQuery, attempt: int = 1) -> Span:
@@ -279,10 +268,3 @@ def _list_filters(query: GuardedQuery) -> Iterator[str]:
     yield from query.filters
     for table in query.restricted:
         yield f"{table}: only rows that you may see"
-
-
-def limit_rows(table: Table, most: int) -> Table:
-    """Return the first rows of a table."""
-    if len(table.rows) <= most:
-        return table
-    return replace(table, rows=table.rows[:most], is_truncated=True)

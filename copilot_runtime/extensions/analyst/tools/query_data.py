@@ -26,7 +26,6 @@ from copilot_runtime.extensions.analyst.tools.queries import (
     count_matches,
     find_column,
     is_id,
-    limit_rows,
     name_column,
     run_tree,
     select,
@@ -129,7 +128,7 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
     return ToolResult(
         output=drop_none({**counts, **output, "records": records}),
         title=f"{total:,} records of {dataset.name} match",
-        table=limit_rows(rows, 500),
+        table=rows,
         lineage=await build_lineage(session, [query, *queries]),
     )
 

@@ -14,13 +14,13 @@ LONGEST_FUNCTION = 60
 MOST_PARAMETERS = 10
 
 MOST: Mapping[str, int] = {
-    "files over 400 lines": 42,
-    "functions over 60 lines": 17,
+    "files over 400 lines": 35,
+    "functions over 60 lines": 16,
     "functions with more than 10 parameters": 17,
     "getattr": 178,
-    "except Exception": 117,
-    "limits as constants": 606,
-    "imports in functions": 442,
+    "except Exception": 114,
+    "limits as constants": 597,
+    "imports in functions": 440,
     "modules in the root": 0,
     "odd docstrings": 116,
 }

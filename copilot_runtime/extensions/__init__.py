@@ -47,7 +47,7 @@ VARIABLES = {
 """Section → its `SectionVariables`: environment variables of other programs that are read, too."""
 
 COMMANDS = {
-    "plan": "copilot_runtime.extensions.planner.cli.plan:plan",
+    "plan": "copilot_runtime.extensions.planner.cli.commands:plan",
     "mcp": "copilot_runtime.extensions.mcp.cli:mcp",
     "backup": "copilot_runtime.extensions.operations.cli:backup",
     "restore": "copilot_runtime.extensions.operations.cli:restore",

@@ -14,17 +14,16 @@ from copilot_runtime.app.extension import Contribution, Core, Extension, Private
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.access.api_keys.store import choose_address
-from copilot_runtime.extensions.access.audit.command import (
+from copilot_runtime.extensions.access.audit.log import AuditLog
+from copilot_runtime.extensions.access.audit.record import (
+    RequestAudit,
+    RunAudit,
     build_audit_log,
     record_command,
     record_dead_run,
 )
-from copilot_runtime.extensions.access.audit.log import AuditLog
-from copilot_runtime.extensions.access.audit.request import RequestAudit
-from copilot_runtime.extensions.access.audit.run import RunAudit
-from copilot_runtime.extensions.access.authentication.chain import build_chain
-from copilot_runtime.extensions.access.http.endpoint import AccessEndpoint
-from copilot_runtime.extensions.access.http.report import AccessReport
+from copilot_runtime.extensions.access.authentication import build_chain
+from copilot_runtime.extensions.access.http.endpoint import AccessEndpoint, AccessReport
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.runtime.observer import RunObserver

@@ -40,7 +40,7 @@ class EventsExtension(Extension):
         if store == "none":
             return Contribution()
         from copilot_runtime.extensions.events.http.access import EventAccess
-        from copilot_runtime.extensions.events.runs import RunEvents
+        from copilot_runtime.extensions.events.publisher import RunEvents
 
         self._events = build_events(store, settings, knowledge)
         self._publisher = EventPublisher(self._events)

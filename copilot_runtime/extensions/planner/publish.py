@@ -7,6 +7,11 @@ from datetime import UTC, datetime
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.knowledge.events.event import ResourceEvent
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.policies.ownership import (
+    conversation_identifier,
+    shorten_name,
+)
 from copilot_runtime.extensions.planner.events import (
     ROOT,
     PlanEntry,
@@ -14,7 +19,6 @@ from copilot_runtime.extensions.planner.events import (
     QuestionAnswered,
     UsageAdded,
 )
-from copilot_runtime.extensions.planner.identity import identify_task
 from copilot_runtime.extensions.planner.plan import Plan
 
 SOURCE = "plans"
@@ -65,3 +69,22 @@ def _pick(event: PlanEvent) -> Mapping[str, JsonValue]:
         for name, value in values.items()
         if name not in _PRIVATE and isinstance(value, str | int | float) and value not in ("", 0)
     }
+
+
+TASK = "plan.Task"
+MESSAGE = "common.Message"
+
+
+def identify_task(plan: Plan, task_id: str) -> Identifier:
+    """Return the identifier of a task; `ROOT` stands for the plan itself."""
+    identifier = Identifier(TASK, plan.id, str(identify_message(plan)))
+    for place in task_id.split(".") if task_id != ROOT else ():
+        identifier = Identifier(TASK, place, str(identifier))
+    return identifier
+
+
+def identify_message(plan: Plan) -> Identifier:
+    """Return the identifier of the message that requested a plan."""
+    created = plan.created
+    conversation = conversation_identifier(created.user, created.thread_id)
+    return Identifier(MESSAGE, shorten_name(created.run_id or plan.id), str(conversation))

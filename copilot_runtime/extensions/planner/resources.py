@@ -33,9 +33,9 @@ from copilot_runtime.extensions.planner.events import (
     TaskReopened,
     TasksAdded,
 )
-from copilot_runtime.extensions.planner.identity import MESSAGE, identify_message, identify_task
 from copilot_runtime.extensions.planner.log import PlanLog, PlanQuery
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
+from copilot_runtime.extensions.planner.publish import MESSAGE, identify_message, identify_task
 from copilot_runtime.extensions.planner.tasks import PROPERTIES
 from copilot_runtime.threads.store import ThreadKey
 

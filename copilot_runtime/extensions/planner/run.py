@@ -36,8 +36,8 @@ from copilot_runtime.extensions.planner.feed import PlanFeed
 from copilot_runtime.extensions.planner.log import Lease, LeaseLost, PlanLog
 from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Call, Plan, Status, TaskState
 from copilot_runtime.extensions.planner.roles import Elector, Pause, Supervisor, Verdict, Worker
+from copilot_runtime.extensions.planner.spans import PlanTracer
 from copilot_runtime.extensions.planner.tasks import PlanRejected, Task, parse_tasks
-from copilot_runtime.extensions.planner.tracing import PlanTracer
 from copilot_runtime.telemetry import Span, Telemetry, work_under
 
 logger = logging.getLogger(__name__)

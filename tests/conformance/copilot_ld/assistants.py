@@ -32,7 +32,7 @@ from copilot_runtime.extensions.assistants.window import (
 )
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
-from copilot_runtime.extensions.tools.catalog.results import NOTHING, read_result
+from copilot_runtime.extensions.tools.catalog.tool import NOTHING, read_result
 from copilot_runtime.testing import ScriptedAdapter, call, say
 from tests.conformance.copilot_ld.cases import Case, Verdict
 

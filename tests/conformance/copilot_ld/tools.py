@@ -11,7 +11,7 @@ from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.extensions.knowledge.resource_types import create_resource
 from copilot_runtime.extensions.tools.catalog import ToolCatalog
 from copilot_runtime.extensions.tools.catalog.definition import parse_tools
-from copilot_runtime.extensions.tools.catalog.references import References
+from copilot_runtime.extensions.tools.catalog.endpoints import References
 from tests.conformance.copilot_ld.cases import Case
 
 RUN = RunInput(thread_id="t", run_id="r", messages=())

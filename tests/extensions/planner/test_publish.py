@@ -15,8 +15,11 @@ from copilot_runtime.extensions.knowledge.events import (
 )
 from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.events import PlanEntry, QuestionAnswered, UsageAdded
-from copilot_runtime.extensions.planner.identity import identify_task
-from copilot_runtime.extensions.planner.publish import PlanEventPublisher, build_plan_event
+from copilot_runtime.extensions.planner.publish import (
+    PlanEventPublisher,
+    build_plan_event,
+    identify_task,
+)
 from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.testing import call, say
 from tests.extensions.events.http.test_rest import RUN

@@ -18,9 +18,9 @@ from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.events import ROOT
-from copilot_runtime.extensions.planner.identity import identify_task
 from copilot_runtime.extensions.planner.log import MemoryPlanLog, PlanLog
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
+from copilot_runtime.extensions.planner.publish import identify_task
 from copilot_runtime.extensions.planner.resources import TaskResources
 from copilot_runtime.extensions.planner.roles import TaskContext, Verdict
 from copilot_runtime.extensions.planner.settings import PlannerSettings

@@ -1,10 +1,12 @@
 """Concurrency slots of runs as leases: each expires soon, and is renewed until its run ends."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
+from time import monotonic
 from typing import Any
 
 from copilot_runtime.extensions.access.limits.counters import Counters, CountersFailed, Place
@@ -146,3 +148,55 @@ class Leases:
     def _forget(self, now: float) -> None:
         """Drop released slots whose leases have expired."""
         self._unreturned = {place: at for place, at in self._unreturned.items() if at > now}
+
+
+_INTERVAL = 0.0025
+"""Seconds between refusals of one subject: 400 per second, which cost some percent of a core."""
+
+_LONGEST_WAIT = 2.0
+"""Maximum delay of a refusal in seconds, as it occupies a connection."""
+
+_LOG_EVERY = 60.0
+"""Seconds between log lines about one subject."""
+
+_MOST_SUBJECTS = 10_000
+"""Maximum subjects in memory; beyond that, all are cleared."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Refusals:
+    """The times of a subject's next refusal and next log line."""
+
+    __slots__ = ("next_answer", "next_line")
+
+    def __init__(self) -> None:
+        self.next_answer = 0.0
+        self.next_line = 0.0
+
+
+class Throttle:
+    """Spaces out the refusals of each subject; the first one is never delayed."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, _Refusals] = {}
+
+    async def hold_back(self, subject: str, reason: str) -> None:
+        """Wait until a refusal may be sent; log its reason at most once a minute."""
+        now = monotonic()
+        refusals = self._find(subject)
+        if now >= refusals.next_line:
+            refusals.next_line = now + _LOG_EVERY
+            logger.info("A request was one too many: %s", reason)
+        at = max(now, refusals.next_answer)
+        refusals.next_answer = min(at, now + _LONGEST_WAIT) + _INTERVAL
+        if at > now:
+            await asyncio.sleep(min(at - now, _LONGEST_WAIT))
+
+    def _find(self, subject: str) -> _Refusals:
+        refusals = self._subjects.get(subject)
+        if refusals is None:
+            if len(self._subjects) >= _MOST_SUBJECTS:
+                self._subjects.clear()
+            refusals = self._subjects[subject] = _Refusals()
+        return refusals

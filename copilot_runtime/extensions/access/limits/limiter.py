@@ -17,8 +17,7 @@ from copilot_runtime.extensions.access.limits.counters import (
     MemoryCounters,
     Place,
 )
-from copilot_runtime.extensions.access.limits.leases import LEASE_SECONDS, Leases
-from copilot_runtime.extensions.access.limits.throttle import Throttle
+from copilot_runtime.extensions.access.limits.leases import LEASE_SECONDS, Leases, Throttle
 from copilot_runtime.extensions.access.settings import LimitSettings, parse_rate
 from copilot_runtime.security.addresses import find_network
 from copilot_runtime.security.quota import QuotaExceeded

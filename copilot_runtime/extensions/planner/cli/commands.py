@@ -1,4 +1,4 @@
-"""The commands `copilot-runtime plans`: list, show, watch, stop, retry and answer plans."""
+"""The commands `copilot-runtime plan`, which makes a plan, and `copilot-runtime plans`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,6 +13,7 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.planner.cli.client import PlanClient
+
 
 T = TypeVar("T")
 
@@ -131,8 +132,8 @@ def watch(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClie
     Ctrl-C leaves; the plan goes on. The exit status is 0 if it finished, 3 if it waits for a
     person who did not answer, and 1 otherwise.
     """
+    from copilot_runtime.extensions.planner.cli.session import watch_plan
     from copilot_runtime.extensions.planner.cli.views import build_view
-    from copilot_runtime.extensions.planner.cli.watch import watch_plan
 
     with asyncio.Runner() as runner:
         try:
@@ -254,3 +255,41 @@ def _print(plan: JsonObject, *, as_json: bool) -> None:
     from copilot_runtime.extensions.planner.cli.views import print_plan
 
     print_plan(plan)
+
+
+def plan(
+    request: Annotated[
+        str | None, typer.Argument(help="What is to be done; by default, what is piped in.")
+    ] = None,
+    url: UrlOption = "http://127.0.0.1:8000/graphql",
+    agent: Annotated[
+        str, typer.Option(help="Name of the agent that plans: the setting planner.name.")
+    ] = "planner",
+    header: HeaderOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Approve each plan and task that asks for it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a planner do something, and watch its tasks.
+
+    \b
+    copilot-runtime plan 'Compare three hotels in Rome, and book the best'
+    copilot-runtime plan 'Write the report' --url https://example.com/api/copilotkit --yes
+    copilot-runtime plan 'Write the report' > report.log
+    copilot-runtime plan 'Write the report' --json | jq 'select(.type == "task")'
+
+    The server needs the setting planner.name. In a terminal, the plan is a tree that grows: who
+    does a task, how long it took, what it cost, what is missing, and corrections. Questions are
+    asked below it: whether a task may begin, and what became of a call that was interrupted.
+    Elsewhere, each change is a line, and questions stay open unless --yes answers them.
+
+    Ctrl-C stops the plan; a second one leaves at once. Ctrl-D at a question leaves it open, and the
+    plan waiting: `copilot-runtime plans` answers later. The exit status is 0 if the plan finished,
+    3 if it waits for a person, and 1 if it did not finish.
+    """
+    from copilot_runtime.extensions.planner.cli.session import carry_out
+
+    headers = header or []
+    code = carry_out(url, request, agent=agent, headers=headers, is_approved=yes, as_json=as_json)
+    raise typer.Exit(code)

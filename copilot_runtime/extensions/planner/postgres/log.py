@@ -35,8 +35,7 @@ from copilot_runtime.extensions.planner.log import (
     number_events,
 )
 from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
-from copilot_runtime.extensions.planner.postgres.schema import prepare
-from copilot_runtime.extensions.planner.postgres.server import Server
+from copilot_runtime.extensions.planner.postgres.schema import Server, prepare
 from copilot_runtime.threads.postgres.transaction import number_values
 from copilot_runtime.threads.store import ThreadKey
 

@@ -22,10 +22,8 @@ from copilot_runtime.extensions.tools.catalog.definition import (
     parse_services,
     parse_tools,
 )
-from copilot_runtime.extensions.tools.catalog.endpoints import Surroundings
-from copilot_runtime.extensions.tools.catalog.references import References
-from copilot_runtime.extensions.tools.catalog.results import ReadResources
-from copilot_runtime.extensions.tools.catalog.tool import Tool, list_names
+from copilot_runtime.extensions.tools.catalog.endpoints import References, Surroundings
+from copilot_runtime.extensions.tools.catalog.tool import ReadResources, Tool, list_names
 
 LOAD_TIMEOUT = 10.0
 """Timeout for an endpoint to describe its operations, in seconds; afterwards the tool is skipped.

@@ -1,20 +1,145 @@
 """The interface of endpoints, and the table of their kinds."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from copilot_runtime.api.action import ActionContext
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.extensions.tools.catalog.references import References
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.jsontext import dumps
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
+
+
+SECRETS = Path("/run/secrets")
+"""The folder in which Docker and Kubernetes mount secrets, as a file each."""
+
+_REFERENCE = re.compile(
+    r"\$(?P<escape>\$)?\{(?:(?P<kind>[a-z]+):)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)"
+    r"(?::-(?P<default>[^}]*))?\}"
+)
+"""`${NAME}`, `${secret:NAME}`, `${NAME:-default}`, and `$${NAME}` as an escape."""
+
+_SHORTEST = 6
+"""Minimum length of a secret that is redacted; a shorter one may occur by chance."""
+
+_OF_REQUEST: Mapping[str, Callable[[ActionContext, str], Any]] = {
+    "header": lambda context, name: context.headers.get(name.lower()),
+    "property": lambda context, name: context.properties.get(name),
+    "caller": lambda context, name: {
+        "user": context.user,
+        "thread": context.thread_id,
+        "agent": context.agent,
+    }.get(name),
+}
+"""Resolvers of values of the request, by the kind of reference."""
+
+
+class References:
+    """The environment variables and secrets of this server, by reference.
+
+    `${NAME}` is an environment variable. `${secret:NAME}` is a variable that is hidden from logs
+    and models, or else a file of that name in `folder`. `${header:NAME}`, `${property:NAME}` and
+    `${caller:user}` are values of the current request.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, folder: Path | str = SECRETS
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._folder = Path(folder)
+
+    def check(self, value: Any) -> None:
+        """Raise `ConfigurationFailed` if a reference is invalid or undefined."""
+        for match in _find_references(value):
+            kind, name = match["kind"], match["name"]
+            if kind in _OF_REQUEST:
+                continue
+            if kind not in (None, "secret"):
+                kinds = ", ".join(f"${{{kind}:…}}" for kind in ("secret", *_OF_REQUEST))
+                raise ConfigurationFailed(
+                    f"{match[0]!r} names nothing that there is.",
+                    hint=f"There are ${{NAME}}, {kinds}; $${{…}} is the text itself.",
+                )
+            if self._read(kind, name) is None and match["default"] is None:
+                what = "secret" if kind else "environment variable"
+                raise ConfigurationFailed(
+                    f"The {what} {name!r} is not set.",
+                    hint=f"Set the environment variable {name}"
+                    + (f", or write the secret to {self._folder / name}." if kind else "."),
+                )
+
+    def resolve(self, value: Any, context: ActionContext | None = None) -> Any:
+        """Return a value with its references resolved, also in nested lists and mappings.
+
+        Raises `CopilotError` if the request lacks a value.
+        """
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {name: self.resolve(inner, context) for name, inner in items}
+        if isinstance(value, list | tuple):
+            return [self.resolve(inner, context) for inner in cast("list[Any]", value)]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        return _REFERENCE.sub(lambda match: self._substitute(match, context), value)
+
+    def redact(self, text: str, value: Any) -> str:
+        """Return a text without the secrets that a value refers to."""
+        for match in _find_references(value):
+            secret = self._read("secret", match["name"]) if match["kind"] == "secret" else None
+            if secret is not None and len(secret) >= _SHORTEST:
+                escaped = dumps(secret).decode()[1:-1]  # as escaped in JSON
+                text = text.replace(secret, "***").replace(escaped, "***")
+        return text
+
+    def _substitute(self, match: re.Match[str], context: ActionContext | None) -> str:
+        if match["escape"]:
+            return match[0][1:]
+        kind, name = match["kind"], match["name"]
+        find = _OF_REQUEST.get(kind)
+        if find is None:
+            found = self._read(kind, name)
+        else:
+            found = None if context is None else find(context, name)
+        if found is None:
+            found = match["default"]
+        if found is None:
+            raise CopilotError(
+                f"This needs the {kind or 'environment variable'} {name!r}, which is not there."
+            )
+        return str(found)
+
+    def _read(self, kind: str | None, name: str) -> str | None:
+        if value := self._environ.get(name):
+            return value
+        if kind != "secret" or "/" in name:
+            return None
+        try:
+            return (self._folder / name).read_text(encoding="utf-8").rstrip("\r\n") or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+def _find_references(value: Any) -> Iterator[re.Match[str]]:
+    """Yield the references in a value, except escaped ones."""
+    if isinstance(value, Mapping):
+        for inner in cast("Mapping[Any, Any]", value).values():
+            yield from _find_references(inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Any]", value):
+            yield from _find_references(inner)
+    elif isinstance(value, str):
+        yield from (match for match in _REFERENCE.finditer(value) if not match["escape"])
+
 
 ENDPOINTS: Mapping[str, str] = {
     "function": "copilot_runtime.extensions.tools.catalog.function:FunctionEndpoint",

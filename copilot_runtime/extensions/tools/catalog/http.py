@@ -16,21 +16,22 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object
-from copilot_runtime.extensions.tools.catalog.client import HttpClient, HttpReply
+from copilot_runtime.extensions.tools.catalog.client import (
+    HttpClient,
+    HttpReply,
+    encode_query,
+    encode_text,
+    fill,
+    fill_url,
+    list_placeholders,
+)
+from copilot_runtime.extensions.tools.catalog.definition import read_parameters
 from copilot_runtime.extensions.tools.catalog.endpoints import (
     Endpoint,
     EndpointOptions,
     Operation,
     Surroundings,
     build_context,
-)
-from copilot_runtime.extensions.tools.catalog.parameters import read_parameters
-from copilot_runtime.extensions.tools.catalog.templates import (
-    encode_query,
-    encode_text,
-    fill,
-    fill_url,
-    list_placeholders,
 )
 from copilot_runtime.http.errors import parse_url
 

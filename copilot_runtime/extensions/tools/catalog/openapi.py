@@ -25,7 +25,7 @@ from copilot_runtime.base.jsonvalue import (
     get_object,
     get_text,
 )
-from copilot_runtime.extensions.tools.catalog.client import HttpClient
+from copilot_runtime.extensions.tools.catalog.client import HttpClient, encode_query, encode_text
 from copilot_runtime.extensions.tools.catalog.endpoints import (
     Endpoint,
     EndpointOptions,
@@ -39,7 +39,6 @@ from copilot_runtime.extensions.tools.catalog.http import (
     encode_body,
     read_reply,
 )
-from copilot_runtime.extensions.tools.catalog.templates import encode_query, encode_text
 from copilot_runtime.http.errors import get_origin, parse_url
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import RunFailed, RunFinished
 from copilot_runtime.base.errors import ErrorReport, StoreFailed
 from copilot_runtime.extensions.events.http.access import PublishQuota, TooManyEvents
-from copilot_runtime.extensions.events.publisher import EventPublisher
-from copilot_runtime.extensions.events.runs import RunEvents, build_run_event
+from copilot_runtime.extensions.events.publisher import EventPublisher, RunEvents, build_run_event
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.events import (
     MemoryEventLog,

@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime.api import ActionContext, RunInput
 from copilot_runtime.extensions.tools.catalog import ToolCatalog, ToolResult
-from copilot_runtime.extensions.tools.catalog.references import References
+from copilot_runtime.extensions.tools.catalog.endpoints import References
 from tests.adapters.provider import Provider, serving
 
 RUN = RunInput(thread_id="t", run_id="r", messages=())

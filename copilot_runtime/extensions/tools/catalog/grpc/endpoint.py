@@ -145,7 +145,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
 
     async def _read_protos(self) -> "Protos":
         try:
-            from copilot_runtime.extensions.tools.catalog.grpc import protos, reflection
+            from copilot_runtime.extensions.tools.catalog.grpc import protos
         except ImportError as error:
             raise MissingPackage("A gRPC tool", error.name or "grpcio", "grpc") from error
         if self._options.descriptors:
@@ -161,7 +161,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
                 f"describe itself: write services: {{{self._name}: grpc://host:port}}, or set "
                 f"{_name_variable(self._name)}.",
             )
-        return await reflection.reflect(self._connect(), self._service)
+        return await protos.reflect(self._connect(), self._service)
 
     def _find_method(self, protos: "Protos") -> "MethodDescriptor":
         """Return the method. Raises `ConfigurationFailed` if it cannot be a tool."""

@@ -9,9 +9,8 @@ import pytest
 
 from copilot_runtime.api import ActionContext, RunInput
 from copilot_runtime.extensions.tools.catalog.definition import parse_tools
-from copilot_runtime.extensions.tools.catalog.endpoints import Operation, Surroundings
+from copilot_runtime.extensions.tools.catalog.endpoints import Operation, References, Surroundings
 from copilot_runtime.extensions.tools.catalog.grpc.endpoint import GrpcEndpoint
-from copilot_runtime.extensions.tools.catalog.references import References
 from tests.extensions.tools.catalog.grpc.servers import PROTO
 
 

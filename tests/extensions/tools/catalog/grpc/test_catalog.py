@@ -10,7 +10,7 @@ import pytest
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api import ActionContext, RunInput
 from copilot_runtime.extensions.tools.catalog import ToolCatalog
-from copilot_runtime.extensions.tools.catalog.references import References
+from copilot_runtime.extensions.tools.catalog.endpoints import References
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, ScriptedAdapter, ToolCall, call, say
 from tests.documents import ROOT

@@ -154,9 +154,9 @@ async def test_lies_are_errors_of_this_tool(
 async def test_a_server_that_hangs_is_left_after_its_time(
     make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from copilot_runtime.extensions.tools.catalog.grpc import reflection
+    from copilot_runtime.extensions.tools.catalog.grpc import protos
 
-    monkeypatch.setattr(reflection, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(protos, "_TIMEOUT", 0.05)
 
     async def info(requests: Any, context: Context) -> AsyncGenerator[bytes]:
         await asyncio.Event().wait()

@@ -1,29 +1,20 @@
-"""The console's routes for one runtime, and the sandbox for generated pages and MCP apps.
+"""The console's pages for one runtime: their routes and documents, and the sandbox for frames."""
 
-The chat page's content security policy allows only its own scripts, and a frame with `srcdoc` would
-inherit it. Frames therefore load a document with its own policy and an opaque origin: it can access
-neither the page around it nor this server with the user's credentials. The page sends it its
-content.
-"""
-
+import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
+from hashlib import sha256
+from html import escape
 from importlib import resources
+from importlib.resources.abc import Traversable
 
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
-
-from copilot_runtime.extensions.console.routes import (
-    access_route,
-    analyst_route,
-    console_route,
-    knowledge_route,
-    plans_route,
-    traces_route,
-)
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 
 def build_pages(
@@ -40,29 +31,22 @@ def build_pages(
     They must precede the runtime's own routes: if clients also use `/`, the page matches only
     requests of browsers.
     """
-    page, plans, data = (pages.get(name, "") for name in ("knowledge", "planner", "analyst"))
-    access, traces = pages.get("access", ""), pages.get("tracing", "")
-    chat = console_route(
-        path,
-        suggestions=suggestions,
-        knowledge_path=page,
-        plans_path=plans,
-        traces_path=traces,
-        analyst_path=data,
-        access_path=access,
-        keeps_traces=keeps_traces,
-        sandbox_path="/sandbox",
-        draws_surfaces=draws_surfaces,
-    )
-    trace_page = traces if keeps_traces else ""
+    traces = pages.get("tracing", "") if keeps_traces else ""
     return [
-        *([analyst_route(path, data)] if data else []),
-        *([knowledge_route(path, page)] if page else []),
-        *([access_route(path, access)] if access else []),
-        *([traces_route(path, traces)] if traces else []),
-        *([plans_route(path, plans, traces_path=trace_page)] if plans else []),
+        *(
+            data_route(name, path, pages[name], traces_path=traces)
+            for name in _DATA_PAGES
+            if pages.get(name)
+        ),
         sandbox_route("/sandbox"),
-        chat,
+        console_route(
+            path,
+            suggestions=suggestions,
+            pages=pages,
+            keeps_traces=keeps_traces,
+            sandbox_path="/sandbox",
+            draws_surfaces=draws_surfaces,
+        ),
     ]
 
 
@@ -78,7 +62,11 @@ _LONGEST = 253
 
 
 def sandbox_route(path: str = "/sandbox") -> Route:
-    """Return the route of the sandbox document.
+    """Return the route of the document in which frames display generated pages and MCP apps.
+
+    A frame with `srcdoc` would inherit the policy of the chat page, which allows only its own
+    scripts. This document has its own policy and an opaque origin: it can access neither the page
+    around it nor this server with the user's credentials. The page sends it its content.
 
     Its query lists the origins that the content may access, as an MCP app declares them: `resource`
     for scripts, styles, images, fonts and media, `connect` for requests, `frame` for frames and
@@ -131,5 +119,220 @@ def _join(sources: Sequence[str]) -> str:
 
 @cache
 def _document() -> bytes:
-    folder = resources.files(__name__.rpartition(".")[0])
-    return folder.joinpath("sandbox.html").read_bytes()
+    return resources.files(_FOLDER).joinpath("sandbox.html").read_bytes()
+
+
+_CHAT_SCRIPTS = (
+    "wire",
+    "conversation",
+    "markdown",
+    "findings",
+    "frames",
+    "a2ui/values",
+    "a2ui/components",
+    "a2ui/surface",
+    "views",
+    "talk",
+    "threads",
+    "media",
+    "page",
+)
+"""Scripts in the order of execution: dependencies come first."""
+
+_DATA_PAGES: Mapping[str, tuple[str, str, Sequence[str]]] = {
+    "analyst": ("analyst", "Data", ("api", "table", "answer", "page")),
+    "knowledge": ("knowledge", "Knowledge", ("page",)),
+    "access": ("access", "Access", ("page",)),
+    "tracing": (
+        *("traces", "Traces"),
+        ("api", "spans", "waterfall", "details", "flow", "difference", "page"),
+    ),
+    "planner": ("plans", "Plans", ("api", "tree", "task", "page")),
+}
+"""The path of each extension's REST API, the title of its page, and the page's scripts."""
+
+_FOLDER = __name__.rpartition(".")[0]
+_PAGE = "<!-- page -->"
+_STYLES = "/* styles */"
+_SCRIPTS = "/* scripts */"
+_TITLE = "__TITLE__"
+
+
+class Document:
+    """An HTML document: `page.html` and `page.css` of a package, with its scripts in order.
+
+    The frame and the base style are those beside this module, shared by all pages. `shared` are
+    scripts used by several pages, which run first. A document that `has_frames` may display
+    documents of this server in frames. Everything is inlined, so that the content security policy
+    can name the hashes of the style and the script.
+    """
+
+    def __init__(
+        self,
+        package: str,
+        scripts: Sequence[str],
+        *,
+        title: str,
+        shared: Sequence[str] = (),
+        has_frames: bool = False,
+    ) -> None:
+        self._frames = "'self'" if has_frames else "'none'"
+        self._shared = shared
+        self._files = resources.files(package)
+        self._scripts = scripts
+        self._title = title
+
+    def respond(self, request: Request, values: Mapping[str, str]) -> Response:
+        """Respond with the document, with each placeholder replaced by its escaped value."""
+        page = self._template
+        for name, value in values.items():
+            page = page.replace(name, escape(value))
+        document = page.encode()
+        headers = {
+            "content-security-policy": self._policy,
+            "x-content-type-options": "nosniff",
+            "referrer-policy": "no-referrer",
+            "cache-control": "no-cache",  # cacheable after revalidation
+            "etag": f'"{sha256(document).hexdigest()[:32]}"',
+        }
+        etags = request.headers.get("if-none-match", "").replace("W/", "")
+        if headers["etag"] in [tag.strip() for tag in etags.split(",")]:
+            return Response(status_code=304, headers=headers)
+        return Response(document, media_type="text/html", headers=headers)
+
+    @cached_property
+    def _template(self) -> str:
+        frame = resources.files(_FOLDER)
+        shared = [_read(frame, name) for name in self._shared]
+        scripts = "\n".join([*shared, *(_read(self._files, name) for name in self._scripts)])
+        styles = _read(frame, "base.css") + _read(self._files, "page.css")
+        parts = {
+            _TITLE: self._title,
+            _PAGE: _read(self._files, "page.html").strip(),
+            _STYLES: f"\n{styles}",
+            _SCRIPTS: f'\n"use strict";\n{scripts}',
+        }
+        template = _read(frame, "frame.html")
+        for mark, part in parts.items():
+            template = template.replace(mark, part)
+        return template
+
+    @cached_property
+    def _policy(self) -> str:
+        """Return a policy that permits the page's style and script by hash, and this server."""
+        return "; ".join(
+            [
+                "default-src 'none'",
+                f"script-src {self._hash_of('script')}",
+                f"style-src {self._hash_of('style')}",
+                "connect-src 'self'",
+                "img-src data:",
+                f"frame-src {self._frames}",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            ]
+        )
+
+    def _hash_of(self, element: str) -> str:
+        found = re.search(rf"<{element}>(.*?)</{element}>", self._template, re.DOTALL)
+        if found is None:
+            raise ValueError(f"frame.html has no <{element}>")
+        return f"'sha256-{b64encode(sha256(found[1].encode()).digest()).decode()}'"
+
+
+def _read(files: Traversable, name: str) -> str:
+    return files.joinpath(name).read_text(encoding="utf-8")
+
+
+def console_route(
+    endpoint_path: str,
+    *,
+    suggestions: Sequence[str] = (),
+    pages: Mapping[str, str] | None = None,
+    keeps_traces: bool = False,
+    sandbox_path: str = "",
+    draws_surfaces: bool = False,
+) -> Route:
+    """Return the route of the chat page for the runtime at `endpoint_path`.
+
+    The path is relative to the app; its mount path is taken from the request. It may be empty: then
+    browsers get the page, and other requests go to the runtime. `suggestions` are example questions
+    for the plain chat. The page links to the `pages` of extensions, by their names. If the server
+    `keeps_traces`, users can rate answers and open their traces. With the `sandbox_path` of a
+    `sandbox_route`, the page displays MCP apps and generated pages. If it `draws_surfaces`, it
+    offers its A2UI components to agents.
+    """
+    offered = json.dumps(list(suggestions))
+    paths = pages or {}
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+
+        def link(path: str) -> str:
+            return root + path if path else ""
+
+        values = {
+            "__ENDPOINT__": root + endpoint_path or "/",
+            "__SUGGESTIONS__": offered,
+            "__KNOWLEDGE__": link(paths.get("knowledge", "")),
+            "__PLANS__": link(paths.get("planner", "")),
+            "__TRACES__": link(paths.get("tracing", "")),
+            "__ANALYST__": link(paths.get("analyst", "")),
+            "__ACCESS__": link(paths.get("access", "")),
+            "__KEEPS_TRACES__": "yes" if paths.get("tracing") and keeps_traces else "",
+            "__SANDBOX__": link(sandbox_path),
+            "__SURFACES__": "yes" if draws_surfaces else "",
+        }
+        return _open_chat().respond(request, values)
+
+    kind = Route if endpoint_path else _BrowserRoute
+    return kind("/", answer, methods=["GET"], name="console")
+
+
+def data_route(extension: str, endpoint_path: str, path: str, *, traces_path: str = "") -> Route:
+    """Return the route of an extension's page for the runtime at `endpoint_path`.
+
+    The page itself contains no data: it sends requests with the user's credentials. If the
+    extension's REST API has the same path, the page matches only requests of browsers.
+    """
+    name, _, _ = _DATA_PAGES[extension]
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {
+            "__ENDPOINT__": root + endpoint_path or "/",
+            "__HOME__": f"{root}/",
+            "__TRACES__": root + traces_path if traces_path else "",
+        }
+        return _open_document(extension).respond(request, values)
+
+    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/{name}" == path else Route
+    return kind(path, answer, methods=["GET"], name=name)
+
+
+class _BrowserRoute(Route):
+    """A route that matches only browsers that open a page, and no GraphQL queries."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        accepts = Headers(scope=scope).get("accept", "")
+        if "text/html" not in accepts or scope["query_string"]:
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+@cache
+def _open_chat() -> Document:
+    scripts = [f"scripts/{name}.js" for name in _CHAT_SCRIPTS]
+    return Document(_FOLDER, scripts, title="copilot-runtime", has_frames=True)
+
+
+@cache
+def _open_document(extension: str) -> Document:
+    _, title, scripts = _DATA_PAGES[extension]
+    return Document(
+        f"copilot_runtime.extensions.{extension}.console",
+        [f"{name}.js" for name in scripts],
+        title=f"{title} · copilot-runtime",
+        shared=["scripts/data.js"],
+    )

@@ -3,13 +3,14 @@
 They exist only in a runtime that has a planner; otherwise this module is not imported.
 """
 
+from dataclasses import asdict
+
 import strawberry
 
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsonvalue import as_object
 from copilot_runtime.extensions.planner.events import ANSWERS, ROOT, QuestionAsked
 from copilot_runtime.extensions.planner.http.access import PlanAccess, PlanViewer
-from copilot_runtime.extensions.planner.log import PlanSummary as Summary
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.extensions.planner.view import describe_context, describe_plan
 from copilot_runtime.transports.graphql.context import Context
@@ -132,7 +133,7 @@ class PlanQuery:
         page = await access.list_plans(
             viewer, thread_id=thread_id, status=status, before=before, limit=limit
         )
-        return PlanPage(plans=[*map(_build_summary, page.plans)], next=page.next)
+        return PlanPage(plans=[PlanSummary(**asdict(one)) for one in page.plans], next=page.next)
 
     @strawberry.field(description="One plan; null without one")
     async def plan(self, info: CopilotInfo, id: str) -> PlanWithTasks | None:
@@ -183,18 +184,6 @@ def _get_access(context: Context) -> tuple[PlanAccess, PlanViewer]:
     request, plans = context.request, context.services.parts.find(PlanAccess)
     assert plans is not None
     return plans, plans.identify(request.scope, request.headers, request.caller)
-
-
-def _build_summary(summary: Summary) -> PlanSummary:
-    return PlanSummary(
-        id=summary.id,
-        title=summary.title,
-        status=summary.status,
-        thread_id=summary.thread_id,
-        user=summary.user,
-        created_at=summary.created_at,
-        updated_at=summary.updated_at,
-    )
 
 
 def _build_plan(plan: Plan) -> PlanWithTasks:

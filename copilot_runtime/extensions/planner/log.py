@@ -2,11 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from time import time
+from typing import Any
 
 from copilot_runtime.base.errors import CopilotError, NotFound, StoreFailed
 from copilot_runtime.extensions.planner.events import (
@@ -14,6 +15,7 @@ from copilot_runtime.extensions.planner.events import (
     PlanEvent,
     QuestionAnswered,
     StopRequested,
+    decode_event,
 )
 from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
 from copilot_runtime.threads.store import ThreadKey
@@ -300,6 +302,46 @@ class MemoryPlanLog(PlanLog):
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+
+def decode_summary(row: Iterable[Any]) -> PlanSummary:
+    """Return the summary in a row of a database."""
+    id, user, thread_id, created, updated, status, title = row
+    return PlanSummary(
+        id=id,
+        user=user,
+        thread_id=thread_id,
+        created_at=created,
+        updated_at=updated,
+        status=status,
+        title=title,
+    )
+
+
+def decode_command(row: Iterable[Any]) -> PlanCommand:
+    """Return the command in a row of a database."""
+    id, plan_id, data = row
+    event = decode_event(data)
+    assert isinstance(event, StopRequested | QuestionAnswered)
+    return PlanCommand(id, plan_id, event)
+
+
+def build_conditions(query: PlanQuery, is_user: str) -> tuple[str, Sequence[Any]]:
+    """Return the WHERE condition of a query, and its parameters.
+
+    `is_user` is the condition for plans of a user, who may be NULL.
+    """
+    parts: list[tuple[str, tuple[Any, ...]]] = [("TRUE", ())]
+    if not query.all_users:
+        parts.append((is_user, (query.user,)))
+    if query.thread_id is not None:
+        parts.append(("thread = ?", (query.thread_id,)))
+    if query.status is not None:
+        parts.append(("status = ?", (query.status,)))
+    if query.before is not None:
+        parts.append(("(created, id) < (?, ?)", query.before))
+    values = [value for _, of in parts for value in of]
+    return " AND ".join(condition for condition, _ in parts), values
 
 
 def number_events(events: Sequence[PlanEvent], first: int, now: float) -> list[PlanEntry]:

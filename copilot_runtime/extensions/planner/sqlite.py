@@ -31,9 +31,12 @@ from copilot_runtime.extensions.planner.log import (
     PlanQuery,
     PlanSummary,
     build_closed_error,
+    build_conditions,
     build_gap_error,
     build_lost_error,
     build_missing_error,
+    decode_command,
+    decode_summary,
     number_events,
 )
 from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
@@ -128,10 +131,9 @@ class SqlitePlanLog(PlanLog):
     async def create(
         self, summary: PlanSummary, events: Sequence[PlanEvent]
     ) -> tuple[Lease, Sequence[PlanEntry]]:
-        await self.open()
+        server = await self._get_server()
         now = self._clock()
         entries = number_events(events, 1, now)
-        assert self._server is not None
         row = (
             summary.id,
             summary.user,
@@ -140,7 +142,7 @@ class SqlitePlanLog(PlanLog):
             now,
             now,
             summary.status,
-            self._server.id,
+            server.id,
         )
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -215,21 +217,19 @@ class SqlitePlanLog(PlanLog):
         return [PlanEntry(number, moment, decode_event(data)) for number, moment, data in rows]
 
     async def list_plans(self, query: PlanQuery) -> Sequence[PlanSummary]:
-        conditions, values = _build_conditions(query)
+        conditions, values = build_conditions(query, "user IS ?")
         statement = (
             f"SELECT {_COLUMNS} FROM plans WHERE {conditions} "  # noqa: S608  # constants
             "ORDER BY created DESC, id DESC LIMIT ?"
         )
         rows = await self._do(lambda db: db.execute(statement, (*values, query.limit)).fetchall())
-        return [_decode_summary(row) for row in rows]
+        return [decode_summary(row) for row in rows]
 
     async def find(self, plan_id: str) -> PlanSummary:
-        return _decode_summary(await self._do(lambda db: _select_plan(db, plan_id)))
+        return decode_summary(await self._do(lambda db: _select_plan(db, plan_id)))
 
     async def claim(self) -> Sequence[Lease]:
-        await self.open()
-        server = self._server
-        assert server is not None
+        server = await self._get_server()
 
         def take(connection: sqlite3.Connection) -> list[Lease]:
             servers = connection.execute("SELECT DISTINCT server FROM plans WHERE is_over = 0")
@@ -250,9 +250,7 @@ class SqlitePlanLog(PlanLog):
     async def claim_plan(
         self, plan_id: str, number: int, events: Sequence[PlanEvent]
     ) -> tuple[Lease, Sequence[PlanEntry]]:
-        await self.open()
-        server = self._server
-        assert server is not None
+        server = await self._get_server()
         now = self._clock()
         entries = number_events(events, number, now)
 
@@ -273,9 +271,7 @@ class SqlitePlanLog(PlanLog):
         return await self._do(take), entries
 
     async def renew(self, lease: Lease) -> Lease:
-        await self.open()
-        server = self._server
-        assert server is not None
+        server = await self._get_server()
 
         def take(connection: sqlite3.Connection) -> Lease:
             rows = connection.execute(
@@ -312,9 +308,7 @@ class SqlitePlanLog(PlanLog):
         )
 
     async def read_commands(self) -> Sequence[PlanCommand]:
-        await self.open()
-        server = self._server
-        assert server is not None
+        server = await self._get_server()
         rows = await self._do(
             lambda db: db.execute(
                 "SELECT commands.id, plan, data FROM commands JOIN plans ON plans.id = plan "
@@ -322,7 +316,7 @@ class SqlitePlanLog(PlanLog):
                 (server.id,),
             ).fetchall()
         )
-        return [_decode_command(row) for row in rows]
+        return [decode_command(row) for row in rows]
 
     async def remove_command(self, id: int) -> None:
         await self._do(lambda db: db.execute("DELETE FROM commands WHERE id = ?", (id,)))
@@ -334,6 +328,11 @@ class SqlitePlanLog(PlanLog):
         server, self._server = self._server, None
         if server is not None:
             await asyncio.to_thread(server.leave)
+
+    async def _get_server(self) -> Server:
+        await self.open()
+        assert self._server is not None
+        return self._server
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._writer is None:
@@ -377,46 +376,11 @@ def _select_plan(connection: sqlite3.Connection, plan_id: str) -> tuple[Any, ...
     return row
 
 
-def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
-    """Return the WHERE condition of a query, and its parameters."""
-    parts: list[tuple[str, tuple[Any, ...]]] = []
-    if not query.all_users:
-        parts.append(("user IS ?", (query.user,)))
-    if query.thread_id is not None:
-        parts.append(("thread = ?", (query.thread_id,)))
-    if query.status is not None:
-        parts.append(("status = ?", (query.status,)))
-    if query.before is not None:
-        parts.append(("(created, id) < (?, ?)", query.before))
-    values = [value for _, of in parts for value in of]
-    return " AND ".join(condition for condition, _ in parts) or "TRUE", values
-
-
 def _check_lease(connection: sqlite3.Connection, lease: Lease) -> None:
     """Raise `LeaseLost` if another server has taken the plan over."""
     found = connection.execute("SELECT epoch FROM plans WHERE id = ?", (lease.plan_id,)).fetchone()
     if found != (lease.epoch,):
         raise build_lost_error(lease.plan_id)
-
-
-def _decode_command(row: tuple[Any, ...]) -> PlanCommand:
-    id, plan_id, data = row
-    event = decode_event(data)
-    assert isinstance(event, StopRequested | QuestionAnswered)
-    return PlanCommand(id, plan_id, event)
-
-
-def _decode_summary(row: tuple[Any, ...]) -> PlanSummary:
-    id, user, thread_id, created, updated, status, title = row
-    return PlanSummary(
-        id=id,
-        user=user,
-        thread_id=thread_id,
-        created_at=created,
-        updated_at=updated,
-        status=status,
-        title=title,
-    )
 
 
 def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:

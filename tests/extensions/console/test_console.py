@@ -13,8 +13,7 @@ from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settin
 from copilot_runtime.api import ActionContext, Adapter
 from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions import console
-from copilot_runtime.extensions.console.pages import sandbox_route
-from copilot_runtime.extensions.console.routes import console_route
+from copilot_runtime.extensions.console.pages import console_route, sandbox_route
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path(console.__file__).parent

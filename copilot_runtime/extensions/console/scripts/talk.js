@@ -1,3 +1,71 @@
+/* The tools this page offers the model: it calls them, the page does the work. */
+
+const text = (description, more = {}) => ({ type: "string", description, ...more });
+const schema = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
+const TOOLS = {
+  set_accent_color: {
+    description: "Change the accent colour of the page.",
+    parameters: schema({ color: text("A CSS colour, such as teal or #c2410c") }),
+    run({ color }) {
+      if (!CSS.supports("color", color)) throw new Error(`${JSON.stringify(color)} is not a CSS colour.`);
+      root.style.setProperty("--accent", color);
+      root.style.setProperty("--on-accent", isLight(color) ? "#111" : "#fff");
+      return `The accent colour is ${color} now.`;
+    },
+  },
+  set_theme: {
+    description: "Switch the page between light and dark.",
+    parameters: schema({ mode: text("The theme", { enum: ["light", "dark"] }) }),
+    run({ mode }) {
+      if (mode !== "light" && mode !== "dark") throw new Error("The theme is light or dark.");
+      root.dataset.theme = mode;
+      for (const { changeTheme } of sandboxes) changeTheme?.();
+      return `The page is ${mode} now.`;
+    },
+  },
+  add_note: {
+    description: "Add a note to the list beside the chat.",
+    parameters: schema({ text: text("What the note says") }),
+    run({ text }) {
+      if (typeof text !== "string" || !text) throw new Error("A note needs a text.");
+      return `The note is on the page, number ${notesOf(thread).length + 1}.`;
+    },
+  },
+  // it is drawn while it is written, from the activity that the server makes of the call
+  [PAGE_TOOL]: { description: PAGE_DESCRIPTION, parameters: PAGE_PARAMETERS, run: () => "UI generated" },
+};
+
+/* Notes belong to their thread: they are the calls that went well. */
+function notesOf(conversation) {
+  const calls = conversation.items.flatMap((item) => item.toolCalls ?? []);
+  return calls
+    .filter((call) => call.function.name === "add_note" && call.result && failureIn(call.result.content) === null)
+    .map((call) => asValue(call.function.arguments)?.text)
+    .filter(Boolean);
+}
+
+const offers = { surfaces: false, agents: null, pages: false };  // what the server draws with this page
+
+const offersSurfaces = () => offers.surfaces && (offers.agents?.includes(agent) ?? true);
+
+const offeredTools = () => Object.entries(TOOLS).filter(([name]) => name !== PAGE_TOOL || offers.pages).map(([name, { description, parameters }]) => ({ name, description, parameters }));
+
+async function resultOf(call) {
+  try {
+    return await TOOLS[call.function.name].run(JSON.parse(call.function.arguments || "{}"));
+  } catch (error) {
+    return JSON.stringify({ error: { code: "HANDLER_ERROR", message: error.message } });
+  }
+}
+
+function isLight(color) {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  canvas.fillStyle = color;
+  canvas.fillRect(0, 0, 1, 1);
+  const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
+  return 0.299 * r + 0.587 * g + 0.114 * b > 150;
+}
+
 /* The conversation on the page: asking, acting, reading on, stopping. */
 
 const ROUNDS = 10;   // how often the page's tools may be answered without a person
@@ -240,3 +308,74 @@ tabs?.addEventListener("message", ({ data }) => {
   if (reading) again = true;
   else open();
 });
+
+/* What belongs to the runs behind an answer: their traces, and what a person thinks of them. */
+
+const MOST_RATINGS = 500;
+let ratings = readRatings();
+let readsTraces = false;  // whether whoever looks may open a trace
+
+async function discoverTraces() {
+  if (!$("traces").dataset.kept) return;
+  readsTraces = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
+  for (const item of thread.items) if (item.kind === "run") thread.changed.add(item);
+  draw();
+}
+
+function runView() {
+  const node = element("div", "note run");
+  return { node, update(item) {
+    const links = readsTraces ? item.values.map((id, at) => traceLink(id, item.values.length > 1 ? ` ${at + 1}` : "")) : [];
+    const problem = element("span", "", item.problem ?? "");
+    problem.role = "status";
+    const focused = node.querySelector("button:focus")?.ariaLabel;
+    node.replaceChildren(thumb("up", "Good answer", item), thumb("down", "Bad answer", item), ...links, problem);
+    if (focused) node.querySelector(`[aria-label="${focused}"]`).focus();
+  } };
+}
+
+function traceLink(runId, number) {
+  const made = element("a", "", `Trace${number}`);
+  made.href = `${$("traces").getAttribute("href")}#run=${encodeURIComponent(runId)}`;
+  return made;
+}
+
+function thumb(rating, label, item) {
+  const made = button("", () => rate(item, rating), rating);
+  made.append($("thumb").content.cloneNode(true));
+  made.ariaLabel = made.title = label;
+  made.ariaPressed = String(ratings[item.values.at(-1)] === rating);
+  return made;
+}
+
+/* Says of the last run, which gave the answer, what it was worth. */
+async function rate(item, rating) {
+  item.problem = "";
+  try {
+    await json("POST", "/traces/feedback", { run_id: item.values.at(-1), rating });
+    keepRating(item.values.at(-1), rating);
+  } catch (error) {
+    item.problem = `That could not be noted. ${error.message}`;
+  }
+  thread.changed.add(item);
+  draw();
+}
+
+/* Returns what was said of runs in this browser, by their ids: not everybody may read it from the server. */
+function readRatings() {
+  try {
+    return JSON.parse(localStorage.getItem("ratings") ?? "{}");
+  } catch {
+    return {};  // nothing may be kept here
+  }
+}
+
+function keepRating(runId, rating) {
+  const { [runId]: former, ...others } = ratings;
+  ratings = Object.fromEntries([...Object.entries(others), [runId, rating]].slice(-MOST_RATINGS));
+  try {
+    localStorage.setItem("ratings", JSON.stringify(ratings));
+  } catch {
+    // it is shown until the page is left
+  }
+}

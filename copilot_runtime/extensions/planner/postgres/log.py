@@ -29,9 +29,12 @@ from copilot_runtime.extensions.planner.log import (
     PlanQuery,
     PlanSummary,
     build_closed_error,
+    build_conditions,
     build_gap_error,
     build_lost_error,
     build_missing_error,
+    decode_command,
+    decode_summary,
     number_events,
 )
 from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
@@ -212,19 +215,21 @@ class PostgresPlanLog(PlanLog):
 
     async def list_plans(self, query: PlanQuery) -> Sequence[PlanSummary]:
         pool = await self._connect_and_settle()
-        conditions, values = _build_conditions(query)
+        conditions, values = build_conditions(query, "owner IS NOT DISTINCT FROM ?")
+        values = [clean_text(value) if isinstance(value, str) else value for value in values]
         statement = (
-            f"SELECT {_COLUMNS} FROM copilot_plans WHERE {conditions} "  # noqa: S608  # constants
+            f"SELECT {_COLUMNS} FROM copilot_plans "  # noqa: S608  # constants
+            f"WHERE {number_values(conditions)} "
             f"ORDER BY created DESC, id DESC LIMIT {int(query.limit)}"
         )
         rows = await pool.do(lambda connection: connection.fetch(statement, *values), reading=True)
-        return [_decode_summary(row) for row in rows]
+        return [decode_summary(row) for row in rows]
 
     async def find(self, plan_id: str) -> PlanSummary:
         pool = await self._connect_and_settle()
         _check_id(plan_id)
         row = await pool.do(lambda connection: _select_plan(connection, plan_id), reading=True)
-        return _decode_summary(row)
+        return decode_summary(row)
 
     async def claim(self) -> Sequence[Lease]:
         pool, server = await self._connect()
@@ -352,7 +357,7 @@ class PostgresPlanLog(PlanLog):
                 server.id,
             )
 
-        return [_decode_command(row) for row in await pool.do(select, reading=True)]
+        return [decode_command(row) for row in await pool.do(select, reading=True)]
 
     async def remove_command(self, id: int) -> None:
         pool, _ = await self._connect()
@@ -516,45 +521,6 @@ async def _select_plan(connection: Any, plan_id: str) -> Any:
     if row is None:
         raise build_missing_error(plan_id)
     return row
-
-
-def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
-    """Return the WHERE condition of a query, and its parameters."""
-    conditions = ["TRUE"]
-    values: list[Any] = []
-    if not query.all_users:
-        conditions.append("owner IS NOT DISTINCT FROM ?")
-        values.append(clean_text(query.user))
-    if query.thread_id is not None:
-        conditions.append("thread = ?")
-        values.append(clean_text(query.thread_id))
-    if query.status is not None:
-        conditions.append("status = ?")
-        values.append(query.status)
-    if query.before is not None:
-        conditions.append("(created, id) < (?, ?)")
-        values += [query.before[0], clean_text(query.before[1])]
-    return number_values(" AND ".join(conditions)), values
-
-
-def _decode_summary(row: Any) -> PlanSummary:
-    id, user, thread_id, created, updated, status, title = row
-    return PlanSummary(
-        id=id,
-        user=user,
-        thread_id=thread_id,
-        created_at=created,
-        updated_at=updated,
-        status=status,
-        title=title,
-    )
-
-
-def _decode_command(row: Any) -> PlanCommand:
-    id, plan_id, data = row
-    event = decode_event(data)
-    assert isinstance(event, StopRequested | QuestionAnswered)
-    return PlanCommand(id, plan_id, event)
 
 
 def _check_id(plan_id: str) -> None:

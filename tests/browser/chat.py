@@ -1,10 +1,11 @@
 """The page as a person sees it: a chat to the right, a board to the left."""
 
+import asyncio
 from urllib.parse import urlsplit
 
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser.profile import keep_picture
+from tests.browser.build import keep_picture
 
 _WATCH_ANSWERS = """
   window.answersSeen = [];
@@ -76,3 +77,43 @@ class Chat:
 
     def _button(self, state: str) -> Locator:
         return self.page.locator(f'button[data-test-id="{state}"]')
+
+
+class Steps:
+    """Lets the model of the example take each step that a test does not hold back."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, asyncio.Event] = {}
+
+    def hold(self, *names: str) -> None:
+        self._held |= {name: asyncio.Event() for name in names}
+
+    def release(self, *names: str) -> None:
+        for name in names:
+            self._held[name].set()
+
+    async def __call__(self, name: str) -> None:
+        if name in self._held:
+            await self._held[name].wait()
+
+
+class TripChat(Chat):
+    """One open page. It has the words of `Desk`, so that a test may have either."""
+
+    placeholder = "Ask about your trip"
+
+    def stops(self) -> Locator:
+        return self.page.get_by_role("region", name="Stops").get_by_role("listitem")
+
+    def bookings(self) -> Locator:
+        return self.page.get_by_role("region", name="Bookings").get_by_role("listitem")
+
+    def destination(self) -> Locator:
+        return self.page.get_by_role("main").get_by_role("heading", level=1)
+
+    def approval(self) -> Locator:
+        return self.page.get_by_role("group", name="Approval")
+
+    async def press(self, button: str) -> None:
+        """Press a button by its name, anywhere on the page."""
+        await self.page.get_by_role("button", name=button, exact=True).click()

@@ -9,11 +9,9 @@ import pytest
 from playwright.async_api import Browser, async_playwright
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter
-from tests.browser.build import built_page
+from tests.browser.build import built_page, new_profile, one_origin
 from tests.browser.chat import Chat
 from tests.browser.fake_model import FakeModel, running_model
-from tests.browser.origin import one_origin
-from tests.browser.profile import new_profile
 from tests.wire_agui.server import serving
 
 # a browser that talks to nobody but the page under test

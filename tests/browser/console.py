@@ -14,7 +14,7 @@ from copilot_runtime import CopilotRuntime, action
 from copilot_runtime.api import Adapter, ChatRequest
 from copilot_runtime.api.events import Events, TextMessageContent, TextMessageEnd, TextMessageStart
 from copilot_runtime.extensions.settings import Settings
-from tests.browser.profile import new_profile
+from tests.browser.build import new_profile
 
 
 @action

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser.profile import keep_picture
+from tests.browser.build import keep_picture
 
 _WATCH_ANSWERS = """
   window.answersSeen = [];

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.extensions.access.credentials import FAR, issue_key
-from tests.extensions.access.server import Entrance, entering, settings_of
+from tests.extensions.access.credentials import FAR, Entrance, entering, issue_key, settings_of
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.build import built_page
+from tests.browser.build import built_page, new_profile, one_origin
+from tests.browser.chat import TripChat
 from tests.browser.desk import Desk
-from tests.browser.origin import one_origin
-from tests.browser.profile import new_profile
-from tests.browser.trip_chat import TripChat
 from tests.extensions.frameworks.langgraph.asking import operator
 from tests.extensions.frameworks.langgraph.dev import graphs_of
 from tests.extensions.frameworks.langgraph.proxy import Proxy, proxied

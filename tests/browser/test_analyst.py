@@ -17,10 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
 from copilot_runtime.extensions.analyst.engine.engine import Engine
-from tests.browser.build import built_page
+from tests.browser.build import built_page, keep_picture, new_profile, one_origin
 from tests.browser.fake_model import FakeModel, Turn, running_model
-from tests.browser.origin import one_origin
-from tests.browser.profile import keep_picture, new_profile
 from tests.test_examples import EXAMPLES, load_example
 from tests.wire_agui.server import serving
 

@@ -6,9 +6,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from copilot_runtime.extensions.knowledge import Knowledge
-from tests.browser.build import built_page
-from tests.browser.origin import one_origin
-from tests.browser.profile import keep_picture, new_profile
+from tests.browser.build import built_page, keep_picture, new_profile, one_origin
 from tests.test_examples import EXAMPLES, loaded
 from tests.wire_agui.server import serving
 

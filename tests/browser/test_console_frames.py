@@ -18,10 +18,9 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.testing import call
 from copilot_runtime.testing import say as answer
+from tests.browser.build import keep_picture
 from tests.browser.console import console, say
-from tests.browser.mcp_app import WeatherServer, serve_app
-from tests.browser.profile import keep_picture
-from tests.browser.surfaces import draw, part
+from tests.browser.surfaces import WeatherServer, draw, part, serve_app
 
 pytestmark = pytest.mark.anyio
 

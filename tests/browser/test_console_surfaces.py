@@ -17,8 +17,8 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.testing import say as answer
+from tests.browser.build import keep_picture
 from tests.browser.console import console, say
-from tests.browser.profile import keep_picture
 from tests.browser.surfaces import DATA, GALLERY, HOSTILE, at, column, draw, event, part, show
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from playwright.async_api import Browser, Page, expect
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.extensions.analyst.sql.repair import loop
 from copilot_runtime.testing import ScriptedAdapter, call, say
+from tests.browser.build import keep_picture
 from tests.browser.console import opened, served
-from tests.browser.profile import keep_picture
 
 pytestmark = pytest.mark.anyio
 

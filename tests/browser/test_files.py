@@ -14,10 +14,8 @@ from starlette.requests import HTTPConnection
 from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.storage import LocalStorage
-from tests.browser.build import built_page
+from tests.browser.build import built_page, keep_picture, new_profile, one_origin
 from tests.browser.fake_model import FakeModel, Script, Turn
-from tests.browser.origin import one_origin
-from tests.browser.profile import keep_picture, new_profile
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.extensions.knowledge.uploads.chat import CSV, EXE, find_files
 

@@ -10,10 +10,8 @@ import pytest
 from playwright.async_api import Browser, FrameLocator, Locator, Page, expect
 
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage
-from tests.browser.build import built_page
-from tests.browser.origin import one_origin
-from tests.browser.profile import keep_picture, new_profile
-from tests.browser.steps import Steps
+from tests.browser.build import built_page, keep_picture, new_profile, one_origin
+from tests.browser.chat import Steps
 from tests.test_examples import load_example
 from tests.wire_agui.server import serving
 

@@ -10,10 +10,8 @@ from playwright.async_api import Browser, expect
 
 from copilot_runtime import CopilotRuntime, LangGraphAgent, Settings
 from tests.agents.test_thread_history import start
-from tests.browser.build import built_page
+from tests.browser.build import built_page, new_profile, one_origin
 from tests.browser.desk import Desk
-from tests.browser.origin import one_origin
-from tests.browser.profile import new_profile
 from tests.extensions.frameworks.langgraph.conftest import CONFIG
 from tests.extensions.frameworks.langgraph.dev import graphs_of
 from tests.wire_agui.server import serving

@@ -12,11 +12,10 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.staticfiles import StaticFiles
 
-from tests.browser.build import built_page
+from tests.browser.build import built_page, keep_picture, new_profile
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 from tests.browser.fake_model import FakeModel, Turn, running_model
-from tests.browser.profile import keep_picture, new_profile
 from tests.browser.test_react_v2 import Pieces, endless
 from tests.documents import blocks
 from tests.extensions.cluster.machines import Balancer, Machine, balancing, running_machines

@@ -7,11 +7,9 @@ from playwright.async_api import Browser, expect
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.testing import call, say
-from tests.browser.build import built_page
-from tests.browser.origin import one_origin
-from tests.browser.profile import new_profile
-from tests.browser.trip_chat import TripChat
-from tests.extensions.planner.planners import ScriptedAgent, build_planner
+from tests.browser.build import built_page, new_profile, one_origin
+from tests.browser.chat import TripChat
+from tests.extensions.planner.crew import ScriptedAgent, build_planner
 from tests.wire_agui.server import serving
 
 pytestmark = pytest.mark.anyio

@@ -15,9 +15,9 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.extensions.planner.roles import Assignment, TaskContext, Verdict
 from copilot_runtime.extensions.planner.tasks import PlanLimits
+from tests.browser.build import keep_picture
 from tests.browser.console import opened, served
 from tests.browser.console import say as ask
-from tests.browser.profile import keep_picture
 from tests.extensions.planner.crew import Crew, build_engine, build_plan
 from tests.extensions.planner.http.server import sign_in, wrap_engine
 

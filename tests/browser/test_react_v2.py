@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.build import built_page
+from tests.browser.build import built_page, new_profile
 from tests.browser.desk import Desk
 from tests.browser.fake_model import FakeModel, Turn
-from tests.browser.profile import new_profile
-from tests.browser.serve_trip import page_and_runtime
-from tests.browser.trip_server import running_server
+from tests.browser.trip_server import page_and_runtime, running_server
 from tests.wire_agui.server import serving
 
 pytestmark = pytest.mark.anyio

@@ -13,13 +13,10 @@ from copilot_runtime.api.events import Usage
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
 from copilot_runtime.extensions.access.limits.limiter import Limiter
-from tests.browser.build import built_page
+from tests.browser.build import built_page, new_profile, one_origin
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
-from tests.browser.origin import one_origin
-from tests.browser.profile import new_profile
-from tests.extensions.access.credentials import issue_key
-from tests.extensions.access.server import KEY, settings_of
+from tests.extensions.access.credentials import KEY, issue_key, settings_of
 from tests.wire_agui.server import Parrot, serving
 
 pytestmark = pytest.mark.anyio

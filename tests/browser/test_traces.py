@@ -17,9 +17,9 @@ from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, decode_span
 from copilot_runtime.telemetry import LocalTelemetry, genai, semconv
 from copilot_runtime.testing import call, say
+from tests.browser.build import keep_picture
 from tests.browser.console import answer, opened, served
 from tests.browser.console import say as ask
-from tests.browser.profile import keep_picture
 from tests.extensions.tracing.http.spans import agent, chat, tool, trip
 
 pytestmark = pytest.mark.anyio

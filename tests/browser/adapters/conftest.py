@@ -7,8 +7,14 @@ from playwright.async_api import Browser
 
 from tests.adapters.aimock.mock import mocking
 from tests.adapters.contract.fakes import make_fake
-from tests.browser.adapters.models import MODELS, ByFake, Model, by_aimock
-from tests.browser.adapters.opened import WithoutSuggestions, opened
+from tests.browser.adapters.models import (
+    MODELS,
+    ByFake,
+    Model,
+    WithoutSuggestions,
+    by_aimock,
+    opened,
+)
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 

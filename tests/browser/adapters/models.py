@@ -4,18 +4,72 @@ A test says what the model calls, and asks what its provider was told of it.
 """
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pytest
 from aiohttp import ClientSession
+from playwright.async_api import Browser, Page
 
-from copilot_runtime import Adapter
+from copilot_runtime import Adapter, ChatRequest, CopilotRuntime, Events, Settings, action
+from copilot_runtime.adapters import scripted
 from copilot_runtime.adapters.capabilities import UNSUPPORTED
+from copilot_runtime.agents.direct import DirectAgent
 from tests.adapters.aimock.mock import SPEAKERS
 from tests.adapters.contract.fakes import FAKES, CallArgs, CallEnd, CallStart, Fake, Say, Step, Stop
-from tests.browser.adapters.calls import Call
+from tests.browser.build import built_page, new_profile, one_origin
+from tests.wire_agui.server import serving
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call and its result: a text, or what the JSON of one says."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    result: Any
+
+    @property
+    def exchange(self) -> tuple[str, Any, Any]:
+        """What a provider is to be told of it: ids may be the provider's own."""
+        return self.name, self.arguments, self.result
+
+
+ADD = Call(
+    "call_1",
+    "addTask",
+    {"title": "Water the plants", "owner": "Ada"},
+    'Added "Water the plants".',
+)
+MOVE = Call(
+    "call_2",
+    "moveTask",
+    {"title": "Order a cake for Friday", "column": "doing"},
+    'Moved "Order a cake for Friday" to doing.',
+)
+DESTINATION = Call(
+    "call_1",
+    "showDestination",
+    {"city": "Lisbon", "sky": "sunny"},
+    "The page shows Lisbon.",
+)
+WEATHER = Call(
+    "call_2",
+    "showWeather",
+    {"city": "Oslo"},
+    {"city": "Oslo", "sky": "cloudy", "celsius": 13},
+)
+CLOCK = Call("call_1", "local_time", {"city": "Oslo"}, "It is noon in Oslo.")
+
+
+@action
+def local_time(city: str) -> str:
+    """Tell the time in a city: the one action that the server runs."""
+    return f"It is noon in {city}."
+
 
 DONE = "It is done."
 """What every model answers to the results of its calls."""
@@ -149,3 +203,41 @@ def needs(model: Model, ability: str) -> None:
     """Skip the test if the adapter lacks it, for the reason the table gives."""
     if reason := model.lacks(ability):
         pytest.skip(reason)
+
+
+@asynccontextmanager
+async def opened(
+    example: str, browser: Browser, adapter: Adapter
+) -> AsyncGenerator[tuple[Page, str], None]:
+    """Serve an example and a runtime; yield an empty page in a fresh profile, and their address."""
+    runtime = CopilotRuntime(
+        adapter,
+        actions=[local_time],
+        agents={"trip": DirectAgent(adapter)},
+        settings=Settings(threads="memory"),
+    )
+    async with serving(one_origin(built_page(example), runtime)) as port:
+        context = await new_profile(browser, 1280, 760)
+        try:
+            yield await context.new_page(), f"http://127.0.0.1:{port}"
+        finally:
+            await context.close()  # ends its streams, so that the server can end
+
+
+class WithoutSuggestions(Adapter):
+    """Answers the pages' own wish for suggestions itself, as it comes at moments of its own.
+
+    So the nth request that reaches the model is the nth of the conversation.
+    """
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+
+    def stream(self, request: ChatRequest) -> Events:
+        forced = request.parameters.tool_choice_name
+        return _none(forced) if forced else self._adapter.stream(request)
+
+
+async def _none(function: str) -> Events:
+    for event in scripted.call(function, {"suggestions": []}):
+        yield event

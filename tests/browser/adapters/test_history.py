@@ -7,8 +7,7 @@ import pytest
 
 from copilot_runtime.adapters.capabilities import UNSUPPORTED
 from tests.adapters.contract.fakes import FAKES, Fake, Think, make_fake
-from tests.browser.adapters.calls import ADD, DESTINATION, MOVE, WEATHER
-from tests.browser.adapters.models import DONE, ByFake
+from tests.browser.adapters.models import ADD, DESTINATION, DONE, MOVE, WEATHER, ByFake
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 

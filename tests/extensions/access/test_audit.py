@@ -20,8 +20,7 @@ from copilot_runtime.extensions.access.api_keys.key import generate_key
 from copilot_runtime.extensions.access.audit.entry import AuditRecord
 from copilot_runtime.extensions.access.audit.log import AuditLog, RefusalCounter, list_files
 from copilot_runtime.extensions.access.audit.verify import verify
-from tests.extensions.access.credentials import issue_key
-from tests.extensions.access.server import KEY, Entrance, entering, settings_of
+from tests.extensions.access.credentials import KEY, Entrance, entering, issue_key, settings_of
 from tests.extensions.access.test_scopes import gql
 from tests.in_one_test import in_one_test
 from tests.wire.documents import chat

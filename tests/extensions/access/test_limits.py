@@ -29,8 +29,7 @@ from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
 from copilot_runtime.extensions.access.settings import LimitSettings
 from copilot_runtime.security.quota import QuotaExceeded
-from tests.extensions.access.credentials import SECRET, issue_key
-from tests.extensions.access.server import Entrance, entering, settings_of
+from tests.extensions.access.credentials import SECRET, Entrance, entering, issue_key, settings_of
 from tests.extensions.cluster.redis_server import RedisServer, redis_server
 from tests.in_one_test import in_one_test
 from tests.wire.documents import WHEN, chat, user

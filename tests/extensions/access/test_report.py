@@ -1,15 +1,28 @@
 """What `access` tells: each about themselves, and operators about all, without a secret."""
 
+import asyncio
+import json
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from copilot_runtime import Settings
-from tests.extensions.access.credentials import SECRET, issue_key
-from tests.extensions.access.server import entering, settings_of
+from tests.cli.test_cli import Start, url_in
+from tests.extensions.access.credentials import (
+    KEY,
+    SECRET,
+    Entrance,
+    entering,
+    issue_key,
+    settings_of,
+)
 from tests.in_one_test import in_one_test
-from tests.wire_agui.server import browsing
+from tests.wire.documents import chat
+from tests.wire_agui.http import Browser
+from tests.wire_agui.server import PATH, browsing
 
 pytestmark = pytest.mark.anyio
 
@@ -97,3 +110,149 @@ async def test_a_token_whose_roles_are_all_unknown_is_explained_once(
     assert "(jwt) names the roles 'default-roles-acme', 'offline_access'" in line
     assert "access.roles" in line
     assert "jwt.roles_claim" in line
+
+
+V1 = {"x-copilotkit-runtime-client-gql-version": "1.10.6", "origin": "http://localhost:3000"}
+WAIT = "This API key has sent more than 1 request in 1 hour. Please try again in 60 minutes."
+
+
+async def credentials(server: Entrance) -> dict[str, Browser]:
+    """Return somebody for each refusal."""
+    limited = server.bearer(await issue_key(server.keys, "ada"))
+    await limited.ask("GET", "/info")
+    return {
+        "Sign in to use this server.": server.browser(),
+        "The API key is not valid.": server.bearer("cpk_0123456789abcdef_" + "x" * 43),
+        "You may not do this: it needs the scope 'runs:start'.": server.bearer(
+            await issue_key(server.keys, "ada", scopes=["threads:read"])
+        ),
+        "Nobody can sign in at the moment: keys cannot be read.": server.bearer(KEY.sign()),
+        WAIT: limited,
+    }
+
+
+def settings_that_refuse(path: Path) -> Any:
+    jwt = {"jwks": "http://127.0.0.1:1/keys", "audience": ["copilot"]}
+    return settings_of(path, jwt=jwt, limits={"requests_per_key": "1/hour"})
+
+
+def read_failure(body: Any) -> tuple[str, str]:
+    """Return the thread and the sentence of an answer that has failed, as react-core 1.10 does."""
+    response = body["data"]["generateCopilotResponse"]
+    status = response["status"]
+    assert status["__typename"] == "FailedResponseStatus", body
+    assert status["reason"] == "UNKNOWN_ERROR"
+    assert status["details"]["originalError"]["visibility"] == "banner"
+    return response["threadId"], status["details"]["description"]
+
+
+async def test_a_page_of_v1_gets_an_answer_that_has_failed(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=settings_that_refuse(tmp_path)) as server:
+        for sentence, browser in (await credentials(server)).items():
+            answer = await browser.ask("POST", "", chat(threadId="thread-7"), V1)
+
+            assert (answer.status, read_failure(answer.json())) == (200, ("thread-7", sentence))
+            assert answer.headers["access-control-allow-origin"] == V1["origin"]
+            if sentence == WAIT:
+                assert int(answer.headers["retry-after"]) > 3000
+                assert answer.headers["access-control-expose-headers"] == "Retry-After"
+
+
+async def test_programs_and_other_questions_get_the_status(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=settings_that_refuse(tmp_path)) as server:
+        stranger = server.browser()
+        program = await stranger.ask("POST", "", chat())
+        hello = {"operationName": "hello", "query": "query hello { hello }"}
+        other = await stranger.ask("POST", "", hello, V1)
+        read = await stranger.ask("GET", "?query={hello}", None, V1)
+        empty = await stranger.ask("POST", "", b"", V1)
+
+    assert [it.status for it in (program, other, read, empty)] == [401] * 4
+    assert program.json()["errors"][0]["message"] == "Sign in to use this server."
+
+
+async def test_of_a_stranger_only_the_beginning_is_read(tmp_path: Path) -> None:
+    """The rest of the body never comes: whoever waited for it would answer nothing."""
+    async with entering(tmp_path) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        lines = [f"POST {PATH} HTTP/1.1", "host: localhost", "content-length: 10000000"]
+        lines += [f"{name}: {value}" for name, value in V1.items()]
+        beginning = '{"operationName":"generateCopilotResponse","query":"'
+        writer.write("\r\n".join([*lines, "", beginning]).encode())
+        status = await reader.readline()
+        writer.close()
+
+    assert status.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_page_of_v2_gets_the_sentence_by_an_event_or_with_the_status(
+    tmp_path: Path,
+) -> None:
+    async with entering(tmp_path, settings=settings_that_refuse(tmp_path)) as server:
+        for sentence, browser in (await credentials(server)).items():
+            answer = await browser.run()
+            body = answer.events()[-1] if answer.status == 200 else answer.json()
+
+            assert body["message"] == sentence
+        info = await server.bearer(KEY.sign()).ask("GET", "/info")
+        assert (info.status, info.json()["error"]) == (503, "authentication_unavailable")
+
+
+CONFIG = """
+limits: {requests_per_user: 1/hour}
+audit: {file: audit.jsonl, reads: true}
+access: {authenticate: [api_keys], anonymous: true}
+serve_a2a: true
+allowed_hosts: [app.example]
+"""
+KNOWN = "proxy: {addresses: [127.0.0.1]}"
+
+
+def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
+    connection = HTTPConnection(url.removeprefix("http://"))
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET", f"/graphql/{path}", headers={"host": "app.example", **names})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+@in_one_test(
+    ("config", "statuses", "addresses"),
+    [
+        (CONFIG, [200, 429, 429], {"127.0.0.1"}),
+        (CONFIG + KNOWN, [200, 200, 429], {"203.0.113.7", "203.0.113.8"}),
+    ],
+)
+def test_nobody_chooses_an_address_but_by_a_proxy_that_is_named(
+    tmp_path: Path, config: str, statuses: list[int], addresses: set[str]
+) -> None:
+    (tmp_path / "copilot.yml").write_text(config)
+    clients = ["203.0.113.7", "10.9.9.9, 203.0.113.8", "203.0.113.8"]
+    with ExitStack() as stack:
+        url = url_in(Start(tmp_path, stack)())
+        found = [ask(url, "threads", x_forwarded_for=client)[0] for client in clients]
+        for number in range(50):
+            last = f"203.0.113.{7 + number % 2}"
+            forged = {"x_forwarded_for": f"10.0.0.{number}, {last}", "authorization": "Bearer bad"}
+            assert ask(url, "threads", **forged)[0] == 401
+
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert found == statuses
+    assert {line["address"] for line in lines} == addresses
+    refused = [line for line in lines if line.get("status") == 401]
+    assert 20 * len(addresses) <= len(refused) <= 40 * len(addresses)
+
+
+@in_one_test("proxies", ["", KNOWN])
+def test_urls_begin_as_the_proxy_was_asked(tmp_path: Path, proxies: str) -> None:
+    (tmp_path / "copilot.yml").write_text(CONFIG + proxies)
+    with ExitStack() as stack:
+        url = url_in(Start(tmp_path, stack)())
+        card = "a2a/default/.well-known/agent-card.json"
+        behind = ask(url, card, x_forwarded_proto="https", x_forwarded_for="203.0.113.7")[1]
+        forged = ask(url, card, x_forwarded_proto="gopher", x_forwarded_for="203.0.113.8")[1]
+
+    assert b'"https://app.example/graphql/a2a' in behind
+    assert b"https://app.example" not in forged

@@ -13,8 +13,15 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
-from tests.extensions.access.credentials import SECRET, issue_key, make_key
-from tests.extensions.access.server import KEY, WAYS, entering, settings_of
+from tests.extensions.access.credentials import (
+    KEY,
+    SECRET,
+    WAYS,
+    entering,
+    issue_key,
+    make_key,
+    settings_of,
+)
 from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import browsing

@@ -21,7 +21,7 @@ from copilot_runtime.testing import Gate, ScriptedAdapter, call, say
 from copilot_runtime.threads.postgres import transaction
 from tests.extensions.frameworks.sdk_model import Output, PlayingModel, text
 from tests.extensions.frameworks.sdk_model import call as sdk_call
-from tests.extensions.planner.wire import join_wire
+from tests.extensions.planner.kills import join_wire
 from tests.wire_agui.http import Browser, Event
 from tests.wire_agui.server import Parrot, browsing
 

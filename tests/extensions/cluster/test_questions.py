@@ -21,7 +21,7 @@ from tests.extensions.cluster.launch_server import build_launcher
 from tests.extensions.cluster.sharing import sharing
 from tests.extensions.frameworks.langgraph import graphs
 from tests.extensions.frameworks.test_pydantic_ai import Pieces, agent_of, called, returned
-from tests.extensions.planner.planners import write_plan
+from tests.extensions.planner.crew import write_plan
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import browsing
 

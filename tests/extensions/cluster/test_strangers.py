@@ -14,7 +14,7 @@ import pytest
 from copilot_runtime import Settings
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.extensions.cluster.message import decode_message, encode_message
-from tests.extensions.access.server import Entrance, entering, settings_of
+from tests.extensions.access.credentials import Entrance, entering, settings_of
 from tests.extensions.cluster.sharing import sharing
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import Parrot, browsing

@@ -3,7 +3,7 @@
 import os
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter
-from tests.browser.serve_trip import load_example
+from tests.browser.trip_server import load_example
 
 example = load_example()
 adapter = OpenAIAdapter(

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from copilot_runtime.extensions.settings import load_settings
-from tests.extensions.access.server import entering, settings_of
+from tests.extensions.access.credentials import entering, settings_of
 from tests.in_one_test import in_one_test
 from tests.wire import test_nginx as proxy
 from tests.wire_agui.http import Browser

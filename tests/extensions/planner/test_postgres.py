@@ -30,7 +30,7 @@ from tests.extensions.planner.crew import (
     finish,
     wait_until,
 )
-from tests.extensions.planner.wire import join_wire
+from tests.extensions.planner.kills import join_wire
 from tests.threads.cluster import Cluster
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.testing import call, say
 from tests.agents.pages import GIVEN, answered, asked_v1, failure, page_v1, questions, texts_v1
 from tests.extensions.frameworks.langgraph import graphs
-from tests.extensions.planner.planners import ScriptedAgent, build_planner, write_plan
+from tests.extensions.planner.crew import ScriptedAgent, build_planner, write_plan
 from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Event, run_input, text_of, user
 from tests.wire_agui.server import browsing

@@ -10,10 +10,9 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner, TokenForm
-from tests.extensions.access.credentials import SECRET, issue_key, make_key
+from tests.extensions.access.credentials import KEY, SECRET, issue_key, make_key
 from tests.extensions.access.matrix.callers import Asker, Headers
 from tests.extensions.access.matrix.world import PROXY, World
-from tests.extensions.access.server import KEY
 
 Make = Callable[[World], Awaitable[Asker]]
 Signing = Callable[[str, bytes], str]

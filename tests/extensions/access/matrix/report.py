@@ -11,16 +11,17 @@ from tests.extensions.access.matrix.check import (
     Finding,
     check_control,
     check_existence,
+    check_live,
     check_operator,
     check_others,
     check_replay,
     check_stranger,
+    check_tools,
     check_unscoped,
     look,
 )
 from tests.extensions.access.matrix.credentials import BAD, KINDS
 from tests.extensions.access.matrix.doors import list_doors
-from tests.extensions.access.matrix.live import check_live, check_tools
 from tests.extensions.access.matrix.rows import ROWS
 from tests.extensions.access.matrix.world import World, build_world, settle
 

@@ -19,10 +19,9 @@ from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
 from copilot_runtime.extensions.grpc.server import GrpcServer
+from tests.extensions.access.credentials import KEY, issue_key, settings_of
 from tests.extensions.access.credentials import SECRET as SECRET_OF_SERVICES
-from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.matrix.callers import BASE, Asker, open_channel
-from tests.extensions.access.server import KEY, settings_of
 from tests.extensions.generative_ui.apps import serve_weather
 from tests.extensions.planner.crew import Crew, build_engine, build_plan
 from tests.extensions.planner.http.server import wrap_engine

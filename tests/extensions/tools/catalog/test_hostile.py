@@ -17,8 +17,8 @@ from copilot_runtime.extensions.assistants.settings import AssistantSettings
 from copilot_runtime.testing import Client, ScriptedAdapter, call, say
 from tests.adapters.provider import HANG, HEAD, RESET, piece, serving, whole
 from tests.extensions.mcp.client.servers import serve as serve_mcp
-from tests.extensions.tools.catalog.grpc.servers import Context
-from tests.extensions.tools.catalog.grpc.servers import serve as serve_grpc
+from tests.extensions.tools.catalog.grpc.conftest import Context
+from tests.extensions.tools.catalog.grpc.conftest import serve as serve_grpc
 
 pytestmark = pytest.mark.anyio
 

@@ -21,8 +21,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
 )
 from tests.extensions.tools.catalog.conftest import RUN
-from tests.extensions.tools.catalog.grpc.conftest import MakeTool
-from tests.extensions.tools.catalog.grpc.servers import Context, serve
+from tests.extensions.tools.catalog.grpc.conftest import Context, MakeTool, serve
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

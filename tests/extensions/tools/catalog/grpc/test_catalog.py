@@ -9,12 +9,14 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api import ActionContext, RunInput
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.tools.catalog import ToolCatalog
 from copilot_runtime.extensions.tools.catalog.endpoints import References
+from copilot_runtime.extensions.tools.catalog.grpc.schema import describe_request
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, ScriptedAdapter, ToolCall, call, say
 from tests.documents import ROOT
-from tests.extensions.tools.catalog.grpc.servers import PROTO, Context, serve
+from tests.extensions.tools.catalog.grpc.conftest import PROTO, Context, compile_shop, serve
 from tests.in_one_test import in_one_test
 from tests.telemetry.recorded import Spans, find_violations
 
@@ -166,3 +168,102 @@ def test_the_tools_of_the_documents_can_be_read(tmp_path: Path) -> None:
     catalog = ToolCatalog(path, references=References({}))
     catalog.load()
     assert [*catalog.definitions] == ["find_products", "sha256_hash"]
+
+
+async def describe(message: str) -> JsonObject:
+    protos = await compile_shop()
+    return describe_request(protos.find_message(message), protos.comments)
+
+
+async def test_fields_that_the_service_fills_in_itself_are_hidden() -> None:
+    assert await describe("shop.Query") == {
+        "type": "object",
+        "properties": {
+            "input": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "What to look for.",
+            }
+        },
+    }
+
+
+@in_one_test("message", ["common.Empty", "google.protobuf.Empty"])
+async def test_an_empty_request_has_no_parameters(message: str) -> None:
+    assert await describe(message) == {"type": "object", "properties": {}}
+
+
+async def test_a_request_that_is_no_object_is_the_only_parameter() -> None:
+    assert await describe("google.protobuf.StringValue") == {
+        "type": "object",
+        "properties": {"value": {"type": "string"}},
+        "required": ["value"],
+    }
+
+
+async def test_every_kind_of_field_has_its_json_form() -> None:
+    properties = (await describe("shop.OrderRequest"))["properties"]
+    money = {
+        "type": "object",
+        "properties": {
+            "currency": {"type": "string", "description": "Three letters, such as EUR."},
+            "cents": {"type": "integer"},
+        },
+    }
+    assert properties == {
+        "items": {
+            "description": "items field",
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "count": {"type": "integer"},
+                    "wrapped": {"type": "object"},
+                },
+            },
+        },
+        "speed": {"description": "speed field", "type": "string", "enum": ["SLOW", "FAST"]},
+        "limits": {
+            "description": "limits field",
+            "type": "object",
+            "additionalProperties": money,
+        },
+        "card": {
+            "description": "The number of a card. (At most one of card, cash.)",
+            "type": "string",
+        },
+        "cash": {"description": "(At most one of card, cash.)", **money},
+        "weight": {"description": "weight field", "type": "number"},
+        "picture": {
+            "description": "picture field",
+            "type": "string",
+            "contentEncoding": "base64",
+        },
+        "due": {"description": "due field", "type": "string", "format": "date-time"},
+        "patience": {
+            "description": "patience field",
+            "type": "string",
+            "pattern": r"^-?[0-9]+(\.[0-9]{1,9})?s$",
+        },
+        "extra": {"description": "extra field", "type": "object"},
+        "anything": {"description": "anything field"},
+        "limit": {"description": "limit field", "type": "integer"},
+        "proof": {
+            "description": "proof field",
+            "type": "object",
+            "properties": {"@type": {"type": "string"}},
+        },
+        "mask": {"description": "mask field", "type": "string"},
+        "list": {"description": "list field", "type": "array", "items": {}},
+        "blob": {"description": "blob field", "type": "string", "contentEncoding": "base64"},
+        "nothing": {"description": "nothing field", "type": "null"},
+        "gift": {"description": "gift field", "type": "boolean"},
+        "speeds": {
+            "description": "speeds field",
+            "type": "array",
+            "items": {"type": "string", "enum": ["SLOW", "FAST"]},
+        },
+        "number": {"description": "number field", "type": "integer"},
+        "sure": {"description": "sure field", "type": "boolean"},
+    }

@@ -11,8 +11,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.tools.catalog.grpc import endpoint
-from tests.extensions.tools.catalog.grpc.conftest import MakeTool
-from tests.extensions.tools.catalog.grpc.servers import Context, compile_shop, serve
+from tests.extensions.tools.catalog.grpc.conftest import Context, MakeTool, compile_shop, serve
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

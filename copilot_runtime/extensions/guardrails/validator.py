@@ -69,7 +69,6 @@ class HttpGuardrail(Stage):
             self._headers(run)
 
     async def aclose(self) -> None:
-        """Close the connections to the service."""
         await self._upstream.aclose()
 
     async def _hold_until_verdict(

@@ -200,9 +200,9 @@ def _describe_schema(name: str, place: Place) -> Schema:
             return Schema(
                 place=place,
                 newest=plan_file.SCHEMA_VERSION if is_file else plan_tables.SCHEMA_VERSION,
-                oldest=plan_file.OLDEST_VERSION if is_file else 1,
+                oldest=plan_file.SCHEMA_VERSION if is_file else 1,
                 application=plan_file.APPLICATION,
-                make_file=partial(plan_file.open_plan_file, durability="NORMAL"),
+                make_file=plan_file.open_plan_file,
                 prepare=plan_tables.prepare,
                 table="copilot_plan_schema",
             )
@@ -219,7 +219,7 @@ def _describe_schema(name: str, place: Place) -> Schema:
                 place=place,
                 newest=event_file.SCHEMA_VERSION,
                 application=event_file.APPLICATION,
-                make_file=partial(event_file.open_event_file, durability="NORMAL"),
+                make_file=event_file.open_event_file,
             )
         case _:
             return Schema(

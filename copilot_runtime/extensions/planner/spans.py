@@ -22,7 +22,7 @@ from copilot_runtime.extensions.planner.events import (
 )
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.context import SpanContext, parse_traceparent
+from copilot_runtime.telemetry.context import parse_traceparent
 from copilot_runtime.telemetry.genai import MAX_NAME
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.telemetry.telemetry import Telemetry
@@ -55,132 +55,12 @@ def start_plan_span(parent: Span, agent: str) -> Span:
     )
 
 
-def start_workflow_span(
-    telemetry: Telemetry,
-    *,
-    agent: str,
-    plan_id: str,
-    epoch: int,
-    thread_id: str,
-    user: str | None,
-    parent: Span | SpanContext | None,
-) -> Span:
-    """Start the span of a plan's execution on this server: `invoke_workflow {agent}`.
-
-    Without a `parent`, it starts a new trace.
-    """
-    agent = agent[:MAX_NAME]
-    return telemetry.start_span(
-        f"{semconv.INVOKE_WORKFLOW} {agent}".rstrip(),
-        parent=parent,
-        attributes={
-            semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW,
-            semconv.WORKFLOW_NAME: agent or None,
-            semconv.CONVERSATION_ID: thread_id[:MAX_NAME] or None,
-            semconv.USER_NAME: user,
-            semconv.PLAN_ID: plan_id,
-            semconv.PLAN_EPOCH: epoch,
-        },
-    )
-
-
-def start_task_span(parent: Span, task_id: str, *, round: int = 0) -> Span:
-    """Start the span of a task: `execute_task`; the agent's name follows when it is elected."""
-    if not parent.is_recording:
-        return NO_SPAN
-    of = parent.attributes
-    return parent.start_child(
-        semconv.EXECUTE_TASK,
-        attributes={
-            semconv.OPERATION_NAME: semconv.EXECUTE_TASK,
-            semconv.CONVERSATION_ID: of.get(semconv.CONVERSATION_ID),
-            semconv.PLAN_ID: of.get(semconv.PLAN_ID),
-            semconv.TASK_ID: task_id,
-            semconv.TASK_ROUND: round or None,
-        },
-    )
-
-
 def link_plan(span: Span, plan_id: str, traceparent: str) -> None:
     """Set the plan id on a run's span, and link to the plan's trace if it is a different one."""
     span.set_attributes({semconv.PLAN_ID: plan_id})
     context = parse_traceparent(traceparent)
     if context is not None and context.trace_id != span.trace_id:
         span.add_link(context, {semconv.PLAN_ID: plan_id})
-
-
-def name_assistant(span: Span, agent: str, score: float | None) -> None:
-    """Set the agent of a task's span, and the score of its election if there was one."""
-    if not span.is_ended:
-        span.name = f"{semconv.EXECUTE_TASK} {agent[:MAX_NAME]}"
-        span.set_attributes(
-            {
-                semconv.AGENT_NAME: agent[:MAX_NAME],
-                semconv.TASK_SCORE: None if score is None else float(score),
-            }
-        )
-
-
-def record_evaluation(span: Span, *, passed: bool, missing: str) -> None:
-    """Log an evaluation event for the output of a task or plan."""
-    if span.telemetry is None:
-        return
-    span.telemetry.log_event(
-        semconv.EVENT_EVALUATION_RESULT,
-        {
-            semconv.EVALUATION_NAME: "task",
-            semconv.EVALUATION_SCORE_VALUE: 1.0 if passed else 0.0,
-            semconv.EVALUATION_SCORE_LABEL: "passed" if passed else "failed",
-        },
-        span=span,
-        content={semconv.EVALUATION_EXPLANATION: missing} if missing else None,
-    )
-
-
-def record_question(span: Span, kind: str, text: str) -> None:
-    """Add an event for a question to a person."""
-    content = {semconv.QUESTION_TEXT: text} if span.keeps_content else {}
-    span.add_event(semconv.EVENT_QUESTION, {semconv.QUESTION_KIND: kind, **content})
-
-
-def record_answer(span: Span, kind: str, answer: str, note: str) -> None:
-    """Add an event for a person's answer."""
-    content = {semconv.QUESTION_NOTE: note} if note and span.keeps_content else {}
-    names = {semconv.QUESTION_KIND: kind, semconv.QUESTION_ANSWER: answer}
-    span.add_event(semconv.EVENT_ANSWER, {**names, **content})
-
-
-def record_correction(span: Span, tasks: int, round: int) -> None:
-    """Add an event for corrective tasks below a task."""
-    attributes = {semconv.PLAN_TASKS: tasks, semconv.TASK_ROUND: round}
-    span.add_event(semconv.EVENT_CORRECTION, attributes)
-
-
-def end_task_span(
-    span: Span,
-    outcome: str,
-    *,
-    reason: str = "",
-    error: BaseException | None = None,
-    error_type: str = "",
-    attributes: dict[str, Any],
-) -> None:
-    """End the span of a task or plan; if it failed, with the class of `error` or with
-    `error_type`.
-    """
-    is_plan = span.operation == semconv.INVOKE_WORKFLOW
-    name = semconv.PLAN_OUTCOME if is_plan else semconv.TASK_OUTCOME
-    span.set_attributes({name: outcome, **attributes})
-    span.set_content({semconv.TASK_REASON: reason or None})
-    if outcome == "failed":
-        if error is not None:
-            span.fail(error, reason)
-        else:
-            span.fail(error_type or semconv.ERROR_TYPE_OTHER, reason)
-    span.end()
-
-
-_INTERRUPTED = "interrupted"
 
 
 class PlanTracer:
@@ -205,14 +85,18 @@ class PlanTracer:
     def open(self, telemetry: Telemetry, epoch: int) -> None:
         """Start the span of the plan; entries before that are not traced."""
         created = self._plan.created
-        self._root = start_workflow_span(
-            telemetry,
-            agent=created.agent,
-            plan_id=self._plan.id,
-            epoch=epoch,
-            thread_id=created.thread_id,
-            user=created.user,
-            parent=parse_traceparent(created.traceparent),
+        agent = created.agent[:MAX_NAME]
+        self._root = telemetry.start_span(
+            f"{semconv.INVOKE_WORKFLOW} {agent}".rstrip(),
+            parent=parse_traceparent(created.traceparent),  # without one, it starts a trace
+            attributes={
+                semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW,
+                semconv.WORKFLOW_NAME: agent or None,
+                semconv.CONVERSATION_ID: created.thread_id[:MAX_NAME] or None,
+                semconv.USER_NAME: created.user,
+                semconv.PLAN_ID: self._plan.id,
+                semconv.PLAN_EPOCH: epoch,
+            },
         )
         if self._root.is_recording:
             self._spans[ROOT] = self._root
@@ -224,9 +108,9 @@ class PlanTracer:
         span = self._spans.get(state.id)
         if span is None:
             assert state.parent is not None
-            span = start_task_span(self.find_span(state.parent), state.id, round=state.round)
+            span = _start_task_span(self.find_span(state.parent), state)
             if state.assistant:
-                name_assistant(span, state.assistant, state.score)
+                _name_assistant(span, state.assistant, state.score)
             if span.keeps_content:
                 span.set_content(
                     {
@@ -252,17 +136,20 @@ class PlanTracer:
                 span = self.find_span(tasks[id])
                 span.set_attributes({semconv.TASK_ATTEMPT: tasks[id].attempts})
             case TaskAssigned(task_id=id):
-                name_assistant(self.find_span(tasks[id]), event.assistant, event.score)
+                _name_assistant(self.find_span(tasks[id]), event.assistant, event.score)
             case TaskEvaluated(task_id=id):
-                span = self.find_span(tasks[id])
-                record_evaluation(span, passed=event.passed, missing=event.missing)
+                _record_evaluation(self.find_span(tasks[id]), event)
             case TasksAdded(task_id=id):
-                record_correction(self.find_span(tasks[id]), len(event.tasks), tasks[id].rounds)
+                added = {semconv.PLAN_TASKS: len(event.tasks), semconv.TASK_ROUND: tasks[id].rounds}
+                self.find_span(tasks[id]).add_event(semconv.EVENT_CORRECTION, added)
             case TaskOutput(task_id=id):
                 self.find_span(tasks[id]).set_content({semconv.TASK_OUTPUT: event.output})
             case QuestionAsked(task_id=id):
                 self._questions[event.question_id] = (event, entry.time)
-                record_question(self.find_span(tasks[id]), event.kind, event.text)
+                span = self.find_span(tasks[id])
+                content = {semconv.QUESTION_TEXT: event.text} if span.keeps_content else {}
+                asked = {semconv.QUESTION_KIND: event.kind, **content}
+                span.add_event(semconv.EVENT_QUESTION, asked)
             case QuestionAnswered():
                 self._record_answer(event, entry.time)
             case TaskEnded(task_id=id):
@@ -273,7 +160,7 @@ class PlanTracer:
     def close(self) -> None:
         """End all open spans as interrupted, innermost first, when the plan no longer runs here."""
         for id, span in reversed([*self._spans.items()]):
-            end_task_span(span, _INTERRUPTED, attributes=self._describe(self._plan.tasks[id]))
+            _end_task_span(span, "interrupted", attributes=self._describe(self._plan.tasks[id]))
         self._spans.clear()
 
     def _record_answer(self, event: QuestionAnswered, time: float) -> None:
@@ -283,7 +170,11 @@ class PlanTracer:
             return
         id = question.task_id
         self._waiting[id] = self._waiting.get(id, 0.0) + time - began
-        record_answer(self.find_span(self._plan.tasks[id]), question.kind, event.answer, event.note)
+        span = self.find_span(self._plan.tasks[id])
+        has_note = event.note and span.keeps_content
+        content = {semconv.QUESTION_NOTE: event.note} if has_note else {}
+        names = {semconv.QUESTION_KIND: question.kind, semconv.QUESTION_ANSWER: event.answer}
+        span.add_event(semconv.EVENT_ANSWER, {**names, **content})
 
     def _end(self, state: TaskState, event: TaskEnded) -> None:
         span = self.find_span(state)
@@ -292,7 +183,7 @@ class PlanTracer:
             self.close()
         last = state.evaluations[-1] if state.evaluations else None
         is_bad = last is not None and not last.passed
-        end_task_span(
+        _end_task_span(
             span,
             event.outcome,
             reason=event.reason,
@@ -315,3 +206,72 @@ class PlanTracer:
             attributes[semconv.PLAN_SECONDS] = float(state.ended_at - self._plan.created_at)
             attributes[semconv.TASK_WAITING] = float(self._plan.waiting_seconds) or None
         return attributes
+
+
+def _start_task_span(parent: Span, state: TaskState) -> Span:
+    """Start the span of a task: `execute_task`; the agent's name follows when it is elected."""
+    if not parent.is_recording:
+        return NO_SPAN
+    of = parent.attributes
+    return parent.start_child(
+        semconv.EXECUTE_TASK,
+        attributes={
+            semconv.OPERATION_NAME: semconv.EXECUTE_TASK,
+            semconv.CONVERSATION_ID: of.get(semconv.CONVERSATION_ID),
+            semconv.PLAN_ID: of.get(semconv.PLAN_ID),
+            semconv.TASK_ID: state.id,
+            semconv.TASK_ROUND: state.round or None,
+        },
+    )
+
+
+def _name_assistant(span: Span, agent: str, score: float | None) -> None:
+    """Set the agent of a task's span, and the score of its election if there was one."""
+    if not span.is_ended:
+        span.name = f"{semconv.EXECUTE_TASK} {agent[:MAX_NAME]}"
+        span.set_attributes(
+            {
+                semconv.AGENT_NAME: agent[:MAX_NAME],
+                semconv.TASK_SCORE: None if score is None else float(score),
+            }
+        )
+
+
+def _record_evaluation(span: Span, event: TaskEvaluated) -> None:
+    """Log an evaluation event for the output of a task or plan."""
+    if span.telemetry is None:
+        return
+    span.telemetry.log_event(
+        semconv.EVENT_EVALUATION_RESULT,
+        {
+            semconv.EVALUATION_NAME: "task",
+            semconv.EVALUATION_SCORE_VALUE: 1.0 if event.passed else 0.0,
+            semconv.EVALUATION_SCORE_LABEL: "passed" if event.passed else "failed",
+        },
+        span=span,
+        content={semconv.EVALUATION_EXPLANATION: event.missing} if event.missing else None,
+    )
+
+
+def _end_task_span(
+    span: Span,
+    outcome: str,
+    *,
+    reason: str = "",
+    error: BaseException | None = None,
+    error_type: str = "",
+    attributes: dict[str, Any],
+) -> None:
+    """End the span of a task or plan; if it failed, with the class of `error` or with
+    `error_type`.
+    """
+    is_plan = span.operation == semconv.INVOKE_WORKFLOW
+    name = semconv.PLAN_OUTCOME if is_plan else semconv.TASK_OUTCOME
+    span.set_attributes({name: outcome, **attributes})
+    span.set_content({semconv.TASK_REASON: reason or None})
+    if outcome == "failed":
+        if error is not None:
+            span.fail(error, reason)
+        else:
+            span.fail(error_type or semconv.ERROR_TYPE_OTHER, reason)
+    span.end()

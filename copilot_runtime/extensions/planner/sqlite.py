@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.database.private_file import create_private_file
 from copilot_runtime.database.server_locks import Server, is_alive, remove_stale_locks
-from copilot_runtime.database.sqlite.file import Durability, build_failure, build_later_error
+from copilot_runtime.database.sqlite.file import build_failure, build_later_error
 from copilot_runtime.database.sqlite.workers import Work, Writer
 from copilot_runtime.extensions.planner.events import (
     PlanEntry,
@@ -48,9 +48,7 @@ APPLICATION = 0x436F7050
 """The `application_id` of our files: `CopP`."""
 
 SCHEMA_VERSION = 2
-
-OLDEST_VERSION = 2
-"""The oldest schema version that can be opened: a file of version 1 is refused."""
+"""The only schema version that can be opened."""
 
 _SCHEMA = """
 CREATE TABLE plans (
@@ -98,11 +96,9 @@ class SqlitePlanLog(PlanLog):
         self,
         path: Path | str,
         *,
-        durability: Durability = "NORMAL",
         clock: Callable[[], float] = time,
     ) -> None:
         self.path = Path(path)
-        self.durability: Durability = durability
         self._clock = clock
         self._writer: Writer | None = None
         self._server: Server | None = None
@@ -116,7 +112,7 @@ class SqlitePlanLog(PlanLog):
                 await self._open()
 
     async def _open(self) -> None:
-        writer = Writer(partial(open_plan_file, self.path, self.durability))
+        writer = Writer(partial(open_plan_file, self.path))
         try:
             await writer.ready()
             self._identity = _identify(self.path)
@@ -383,7 +379,7 @@ def _check_lease(connection: sqlite3.Connection, lease: Lease) -> None:
         raise build_lost_error(lease.plan_id)
 
 
-def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
+def open_plan_file(path: Path) -> sqlite3.Connection:
     """Open a plan file for writing; create it if it does not exist.
 
     Raises `ConfigurationFailed` if it is not a plan file of this version, or `sqlite3.Error` or
@@ -396,7 +392,7 @@ def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {durability}")
+        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -50,19 +50,11 @@ class ModelSupervisor:
 
     Args:
     adapter: The adapter of the model.
-    parameters: Model parameters; by default those of the model.
     summary: How the outputs of subtasks are aggregated.
     """
 
-    def __init__(
-        self,
-        adapter: Adapter,
-        *,
-        parameters: Parameters | None = None,
-        summary: Summary = "model",
-    ) -> None:
+    def __init__(self, adapter: Adapter, *, summary: Summary = "model") -> None:
         self._adapter = adapter
-        self._parameters = parameters or Parameters()
         self._summary: Summary = summary
 
     async def evaluate(self, state: TaskState, context: TaskContext) -> Verdict:
@@ -136,7 +128,7 @@ class ModelSupervisor:
                 TextMessage(id=new_id(), role="user", content=question),
             ],
             actions=actions,
-            parameters=self._parameters,
+            parameters=Parameters(),
             message_id=new_id(),
         )
 

@@ -83,7 +83,6 @@ class PostgresKeys(KeyStore):
         self._cache: dict[str, tuple[float, ApiKey | None]] = {}
 
     async def find(self, id: str) -> ApiKey | None:
-        """Return a key by its id."""
         now = self._clock()
         if (found := self._cache.get(id)) is not None and found[0] > now:
             return found[1]
@@ -96,25 +95,21 @@ class PostgresKeys(KeyStore):
         return key
 
     async def list_keys(self) -> Sequence[ApiKey]:
-        """Return all keys, oldest first."""
         query = f"{_SELECT} ORDER BY created_at, id"
         rows: Sequence[Any] = await self._do(lambda db: db.fetch(query))
         return [decode_key([*row.values()]) for row in rows]
 
     async def add(self, key: ApiKey) -> None:
-        """Add a new key."""
         await self._do(lambda db: db.execute(_INSERT, *encode_key(key)))
         self._cache.pop(key.id, None)
 
     async def revoke(self, id: str, now: float) -> ApiKey | None:
-        """Revoke a key, and return it."""
         update = f"UPDATE {_TABLE} SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL"  # noqa: S608
         await self._do(lambda db: db.execute(update, now, id))
         self._cache.pop(id, None)
         return await self.find(id)
 
     async def touch(self, id: str, now: float) -> None:
-        """Set the time of a key's last use."""
         update = f"UPDATE {_TABLE} SET used_at = $1 WHERE id = $2"  # noqa: S608
         await self._do(lambda db: db.execute(update, now, id))
 
@@ -132,7 +127,6 @@ class PostgresKeys(KeyStore):
         return await self._do(add)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         pool, self._pool, self._is_open = self._pool, None, False
         if pool is not None:
             pool.close()

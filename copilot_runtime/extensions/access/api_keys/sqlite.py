@@ -65,33 +65,27 @@ class SqliteKeys(KeyStore):
         self._cache: dict[str, ApiKey | None] = {}
 
     async def find(self, id: str) -> ApiKey | None:
-        """Return a key by its id."""
         return None if self._is_missing() else await self._do(lambda db: self._find(db, id))
 
     async def list_keys(self) -> Sequence[ApiKey]:
-        """Return all keys, oldest first."""
         if self._is_missing():
             return []
         query = f"{_SELECT} ORDER BY created_at, id"
         return await self._do(lambda db: [decode_key(row) for row in db.execute(query)])
 
     async def add(self, key: ApiKey) -> None:
-        """Add a new key."""
         await self._write(lambda db: db.execute(_INSERT, encode_key(key)))
 
     async def revoke(self, id: str, now: float) -> ApiKey | None:
-        """Revoke a key, and return it."""
         update = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
         await self._write(lambda db: db.execute(update, (now, id)))
         return await self.find(id)
 
     async def touch(self, id: str, now: float) -> None:
-        """Set the time of a key's last use."""
         update = "UPDATE api_keys SET used_at = ? WHERE id = ?"
         await self._write(lambda db: db.execute(update, (now, id)))
 
     async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
-        """Store a nonce; return `True` if it is new."""
 
         def add(db: sqlite3.Connection) -> bool:
             # a request waits for it, and a loss of power outlives hardly any nonce

@@ -52,7 +52,6 @@ class ApiKeyScheme(Scheme):
         ]
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return the identity of a request's key, or `None` if it has no key."""
         text = credentials.headers.get(self._header, "").strip() if self._header else ""
         if not text:
             bearer = credentials.find_bearer() or ""

@@ -168,7 +168,6 @@ class JwtScheme(Scheme):
         return str(self._file or self._section.jwks or self._section.issuer)
 
     async def aclose(self) -> None:
-        """Close connections to the identity provider."""
         if self.keys is not None:
             await self.keys.aclose()
 

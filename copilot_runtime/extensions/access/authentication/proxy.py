@@ -31,7 +31,6 @@ class ProxyScheme(Scheme):
         self.headers = [name for name in (self._user, self._tenant, self._roles) if name]
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return the user in the proxy's header, or `None`."""
         if not self._proxies.includes(credentials.peer):
             return None
         user = credentials.headers.get(self._user, "").strip()

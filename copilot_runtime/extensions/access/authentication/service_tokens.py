@@ -50,7 +50,6 @@ class ServiceTokenScheme(Scheme):
         self._roles = section.roles
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return the identity of the service that signed a request, or `None`."""
         token = credentials.find_bearer()
         if not token or not is_service_token(token):
             return None
@@ -63,7 +62,6 @@ class ServiceTokenScheme(Scheme):
         )
 
     async def aclose(self) -> None:
-        """Close the store of nonces."""
         if isinstance(self.verifier.replays, StoredReplays):
             await self.verifier.replays.aclose()
 

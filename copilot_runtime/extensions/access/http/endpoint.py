@@ -36,7 +36,6 @@ class AccessEndpoint(Transport):
         return not request.is_websocket
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-        """Return the routes for the OpenAPI document."""
         from copilot_runtime.extensions.access.http.rest import rest_routes  # brings FastAPI along
 
         return rest_routes(path, router)

@@ -85,7 +85,6 @@ class MemoryCounters(Counters):
         self._places: dict[str, dict[str, float]] = {}
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
-        """Add an amount to a window."""
         now = self._clock()
         window = self._windows.get(name)
         if window is None or window.ends_at <= now:
@@ -96,7 +95,6 @@ class MemoryCounters(Counters):
         return Count(window.amount, window.ends_at - now)
 
     async def read(self, name: str) -> Count:
-        """Return the count of a window."""
         now = self._clock()
         window = self._windows.get(name)
         if window is None or window.ends_at <= now:
@@ -104,7 +102,6 @@ class MemoryCounters(Counters):
         return Count(window.amount, window.ends_at - now)
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
-        """Lease a slot."""
         now = self._clock()
         places = self._places.setdefault(name, {})
         for one in [one for one, ends_at in places.items() if ends_at <= now]:
@@ -115,18 +112,15 @@ class MemoryCounters(Counters):
         return True
 
     async def count_places(self, name: str) -> int:
-        """Return the number of taken slots."""
         now = self._clock()
         return sum(ends_at > now for ends_at in self._places.get(name, {}).values())
 
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
-        """Renew the leases of slots."""
         ends_at = self._clock() + seconds
         for place in places:
             self._places.setdefault(place.name, {})[place.holder] = ends_at
 
     async def leave(self, places: Sequence[Place]) -> None:
-        """Release slots."""
         for place in places:
             holders = self._places.get(place.name, {})
             holders.pop(place.holder, None)

@@ -140,38 +140,32 @@ class RedisCounters(Counters):
             await self._add_nonce(keys=[_NONCES_SINCE])
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
-        """Add an amount to a window."""
         async with self._use_connection():
             total = await self._storage.incr(name, seconds, amount)
             ends_at = await self._storage.get_expiry(name) if total > 0 else 0
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def read(self, name: str) -> Count:
-        """Return the count of a window."""
         async with self._use_connection():
             total = await self._storage.get(name)
             ends_at = await self._storage.get_expiry(name) if total else 0
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
-        """Lease a slot."""
         async with self._use_connection():
             found = await self._enter(keys=[f"{_PREFIX}:{name}"], args=[holder, most, seconds])
         return bool(found)
 
     async def count_places(self, name: str) -> int:
-        """Return the number of taken slots."""
         async with self._use_connection():
             return await self._count_places(keys=[f"{_PREFIX}:{name}"])
 
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
-        """Renew the leases of slots."""
         keys = [f"{_PREFIX}:{place.name}" for place in places]
         async with self._use_connection():
             await self._renew(keys=keys, args=[seconds, *(place.holder for place in places)])
 
     async def leave(self, places: Sequence[Place]) -> None:
-        """Release slots."""
         pipeline = self._redis.pipeline(transaction=False)
         for place in places:
             pipeline.zrem(f"{_PREFIX}:{place.name}", place.holder)
@@ -242,7 +236,6 @@ class RedisCounters(Counters):
         return CountersFailed(str(error) or type(error).__name__)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         if self._look is not None:
             self._look.cancel()
             await asyncio.wait((self._look,))

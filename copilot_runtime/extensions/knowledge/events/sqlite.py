@@ -14,7 +14,7 @@ from copilot_runtime.api.bus import START, Cursor
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.database.private_file import create_private_file
-from copilot_runtime.database.sqlite.file import Durability, build_later_error
+from copilot_runtime.database.sqlite.file import build_later_error
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.extensions.knowledge.events.event import (
     EventFilter,
@@ -67,7 +67,6 @@ class SqliteEventLog(EventLog):
         path: The file.
         max_events: Maximum number of stored events.
         max_bytes: Maximum size of the file's used pages: the oldest events are deleted first.
-        durability: `NORMAL` loses nothing when a process dies, `FULL` nothing on a power failure.
     """
 
     def __init__(
@@ -76,12 +75,10 @@ class SqliteEventLog(EventLog):
         *,
         max_events: int = 100_000,
         max_bytes: int = MOST_BYTES,
-        durability: Durability = "NORMAL",
     ) -> None:
         self.path = Path(path)
         self.max_events = max_events
         self.max_bytes = max_bytes
-        self.durability: Durability = durability
         self._id = ""
         self._writer: Writer | None = None
         self._readers: Readers | None = None
@@ -150,7 +147,7 @@ class SqliteEventLog(EventLog):
     async def _open(self) -> tuple[Writer, Readers]:
         async with self._opening:
             if self._writer is None or self._readers is None:
-                writer = Writer(partial(open_event_file, self.path, self.durability))
+                writer = Writer(partial(open_event_file, self.path))
                 try:
                     await self._call(writer.ready())
                     self._id = await self._call(writer.do(_read_id))
@@ -225,7 +222,7 @@ def _build_query(filter: EventFilter) -> tuple[str, Sequence[str]]:
     return f"{query}ORDER BY number", values
 
 
-def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
+def open_event_file(path: Path) -> sqlite3.Connection:
     """Open a file for writing, and create it if necessary.
 
     Raises `ConfigurationFailed` if the file has another format, `sqlite3.Error`, or `OSError`.
@@ -238,7 +235,7 @@ def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
         try:
-            _prepare(connection, path, durability)
+            _prepare(connection, path)
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
@@ -251,7 +248,7 @@ def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
             raise
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, durability: Durability) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables of a new file. A file of another format stays unchanged."""
     connection.execute("BEGIN")  # in one snapshot: another process may be creating the tables
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -268,7 +265,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, durability: Durability)
             public=_PUBLIC,
         )
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(f"PRAGMA synchronous = {durability}")
+    connection.execute("PRAGMA synchronous = NORMAL")
     if is_new:
         _make_tables(connection)
 

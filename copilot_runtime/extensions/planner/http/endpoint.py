@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 _WAKE_SECONDS = 1.0
 """Seconds between checks for server shutdown while an event stream is silent."""
-_LARGEST_NUMBER = 2**53
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
 
@@ -55,7 +54,6 @@ class PlansEndpoint(Transport):
         return not request.is_websocket
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-        """Return the routes for the OpenAPI document."""
         from copilot_runtime.extensions.planner.http.rest import rest_routes  # brings FastAPI along
 
         return rest_routes(path, router)

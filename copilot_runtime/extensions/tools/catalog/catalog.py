@@ -224,7 +224,6 @@ class ToolCatalog(ActionSource):
         return [*found, *never]
 
     async def aclose(self) -> None:
-        """Close the connections of all endpoints."""
         for task in self._slow.values():
             task.cancel()
         self._slow.clear()

@@ -23,11 +23,10 @@ from copilot_runtime.extensions.planner.election import Candidate, SimilarityEle
 from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.events import PlanCreated, PlanEntry, TaskEnded
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.roles import Assignment, TaskContext, TaskResult, Verdict
 from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.planner.tasks import PlanLimits, Task
-from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
 
 TURNS = 10
 """Calls of a tool in a run of `loop`."""

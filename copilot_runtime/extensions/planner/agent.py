@@ -52,7 +52,6 @@ from copilot_runtime.extensions.planner.feed import TaskText
 from copilot_runtime.extensions.planner.log import PlanQuery
 from copilot_runtime.extensions.planner.plan import Plan
 from copilot_runtime.extensions.planner.questions import build_interrupt, find_question, read_answer
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.run import IN_TASK
 from copilot_runtime.extensions.planner.spans import link_plan, start_plan_span
 from copilot_runtime.extensions.planner.tasks import (
@@ -63,6 +62,7 @@ from copilot_runtime.extensions.planner.tasks import (
     parse_tasks,
 )
 from copilot_runtime.extensions.planner.view import describe_plan
+from copilot_runtime.extensions.planner.worker import PlanRequests
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.planner.resources import TaskResources

@@ -16,13 +16,12 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.log import MemoryPlanLog, PlanLog
 from copilot_runtime.extensions.planner.plan import Plan
 from copilot_runtime.extensions.planner.postgres import DbosPlanLog, PostgresPlanLog
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.extensions.planner.spans import count_plans_from_zero
 from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
 from copilot_runtime.extensions.planner.tasks import PlanLimits
-from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 
 if TYPE_CHECKING:

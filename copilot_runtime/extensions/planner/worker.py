@@ -34,7 +34,14 @@ from copilot_runtime.api.messages import (
     new_id,
 )
 from copilot_runtime.api.retrieval import Passage
-from copilot_runtime.api.run_input import CURRENT_RUN, Resume, RunInput, RunSlot, WaitForStorage
+from copilot_runtime.api.run_input import (
+    CURRENT_RUN,
+    Checkpoints,
+    Resume,
+    RunInput,
+    RunSlot,
+    WaitForStorage,
+)
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
@@ -113,18 +120,15 @@ class AgentWorker:
             provider=getattr(agent, "provider", ""),
         )
         actions = [action for action in plan_run.actions if action.run is not None]
+        prompt = await self._write_prompt(state, context)
         run = replace(
             plan_run,
             agent=state.assistant,
             run_id=new_id(),
             log_id="",
-            messages=[
-                TextMessage(
-                    id=new_id(), role="user", content=await self._write_prompt(state, context)
-                )
-            ],
+            messages=[TextMessage(id=new_id(), role="user", content=prompt)],
             actions=[journal.wrap(action) for action in actions],
-            resume=[_build_resume(reply) for reply in state.replies],
+            resume=[*map(_build_resume, state.replies)],
             follow_up="server",
             persist=False,
             thread_ids=replace(
@@ -140,13 +144,9 @@ class AgentWorker:
                     run = replace(run, messages=decode_messages(as_list(state.messages)))
                 else:
                     run = await self._add_calls(run, actions, state, context)
-                return await self._read(
-                    ToolLoopAgent(
-                        agent, max_turns=self._max_turns, action_timeout=self._action_timeout
-                    ),
-                    run,
-                    context,
-                )
+                turns, timeout = self._max_turns, self._action_timeout
+                loop = ToolLoopAgent(agent, max_turns=turns, action_timeout=timeout)
+                return await self._read(loop, run, context)
 
     async def _write_prompt(self, state: TaskState, context: TaskContext) -> str:
         """Return the prompt of a task; if the recall fails, without outputs of earlier plans."""
@@ -357,3 +357,46 @@ def _list_sources(content: Any) -> Sequence[str]:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_CONTEXT else f"{text[:_MAX_CONTEXT]}…"
+
+
+class PlanRequests:
+    """Requests of the plans that run on this server, by plan id.
+
+    Headers and properties are never stored: if another server takes a plan over, the rebuilt
+    request has only the user and the thread. Its agents store interrupted runs in `checkpoints`.
+    `actions_of` lists the server's actions for it.
+    """
+
+    def __init__(
+        self,
+        actions_of: Callable[[RunInput], Awaitable[Sequence[Action]]],
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self._actions_of = actions_of
+        self._checkpoints = checkpoints
+        self._requests: dict[str, RunInput] = {}
+
+    def add(self, plan_id: str, run: RunInput) -> None:
+        """Add the request of a new plan."""
+        self._requests[plan_id] = run
+
+    def forget(self, plan_id: str) -> None:
+        """Remove the request of a plan that no longer runs here."""
+        self._requests.pop(plan_id, None)
+
+    async def get(self, plan: Plan) -> RunInput:
+        """Return the request of a plan, rebuilt from its log if another server accepted it."""
+        run = self._requests.get(plan.id)
+        if run is None:
+            created = plan.created
+            run = RunInput(
+                thread_id=created.thread_id,
+                run_id=created.run_id,
+                messages=(),
+                agent=created.agent or None,
+                user=created.user,
+                checkpoints=self._checkpoints,
+            )
+            run = replace(run, actions=await self._actions_of(run))
+            self._requests[plan.id] = run
+        return run

@@ -14,11 +14,10 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.events import PlanCreated
 from copilot_runtime.extensions.planner.log import MemoryPlanLog, PlanLog
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.roles import Assignment, TaskContext, TaskResult, Verdict
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
 from copilot_runtime.extensions.planner.tasks import PlanLimits, parse_tasks
-from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
 from copilot_runtime.testing import ScriptedAdapter, call
 
 T = TypeVar("T")

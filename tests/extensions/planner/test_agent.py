@@ -20,9 +20,8 @@ from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.election import Candidate, SimilarityElector
 from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.log import MemoryPlanLog
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
-from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
 from copilot_runtime.testing import ScriptedAdapter, call, say
 from tests.extensions.planner.crew import always
 

@@ -20,7 +20,7 @@ from copilot_runtime.extensions.planner.publish import (
     build_plan_event,
     identify_task,
 )
-from copilot_runtime.extensions.planner.requests import PlanRequests
+from copilot_runtime.extensions.planner.worker import PlanRequests
 from copilot_runtime.testing import call, say
 from tests.extensions.events.http.test_rest import RUN
 from tests.extensions.planner.crew import Crew, build_engine, build_plan, finish

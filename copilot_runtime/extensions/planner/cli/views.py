@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic, time
-from typing import Any, Protocol
+from typing import Any
 
 import typer
 
@@ -31,35 +31,37 @@ _CHANGES = ("status", "assistant", "evaluation", "rounds", "reason")
 """The fields of a task whose changes are printed."""
 
 
-class PlanView(Protocol):
-    """Prints a plan while it runs."""
-
-    def show(self, plan: JsonObject) -> None:
-        """Print the changes in the JSON of a plan since the last call."""
-        ...
-
-    def print_event(self, event: Event) -> None:
-        """Print any other event of a run, such as a chunk of text."""
-        ...
-
-    def refresh(self) -> None:
-        """Redraw values that change with time, such as durations."""
-        ...
-
-    def print_text(self, text: str) -> None:
-        """Print a whole text, such as the output."""
-        ...
-
-    def pause(self) -> None:
-        """Finish the current output, because a prompt or other output follows."""
-        ...
-
-
-class TreeView:
-    """Draws a plan as a tree in a terminal, and redraws it in place."""
+class PlanView:
+    """Prints a plan while it runs, and the texts of its run line by line."""
 
     def __init__(self) -> None:
         self._screen = Screen()
+
+    def show(self, plan: JsonObject) -> None:
+        """Print the changes in the JSON of a plan since the last call."""
+        raise NotImplementedError
+
+    def print_event(self, event: Event) -> None:
+        """Print any other event of a run, such as a chunk of text."""
+        self._screen.show(event)
+
+    def print_text(self, text: str) -> None:
+        """Print a whole text, such as the output."""
+        self._screen.print_text(text)
+
+    def refresh(self) -> None:
+        """Redraw values that change with time, such as durations."""
+
+    def pause(self) -> None:
+        """Finish the current output, because a prompt or other output follows."""
+        self._screen.end_line()
+
+
+class TreeView(PlanView):
+    """Draws a plan as a tree in a terminal, and redraws it in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._plan: JsonObject | None = None
         self._drawn = 0
         self._began_at = monotonic()
@@ -77,10 +79,7 @@ class TreeView:
     def print_event(self, event: Event) -> None:
         if isinstance(event, TextMessageContent):
             self.pause()
-        self._screen.show(event)
-
-    def print_text(self, text: str) -> None:
-        self._screen.print_text(text)
+        super().print_event(event)
 
     def refresh(self) -> None:
         if self._drawn:
@@ -90,7 +89,7 @@ class TreeView:
         if self._drawn:
             self._draw(is_last=True)
             self._drawn = 0
-        self._screen.end_line()
+        super().pause()
 
     def _draw(self, *, is_last: bool = False) -> None:
         """Redraw the tree in place; the last time without a limit on its height."""
@@ -110,11 +109,11 @@ class TreeView:
         self._drawn = len(lines)
 
 
-class LineView:
+class LineView(PlanView):
     """Prints a line of text for each change, for files, pipes and logs."""
 
     def __init__(self) -> None:
-        self._screen = Screen()
+        super().__init__()
         self._plan: JsonObject = {}
         self._began_at = monotonic()
 
@@ -135,23 +134,12 @@ class LineView:
         self._plan = plan
         sys.stdout.flush()
 
-    def print_event(self, event: Event) -> None:
-        self._screen.show(event)
 
-    def print_text(self, text: str) -> None:
-        self._screen.print_text(text)
-
-    def refresh(self) -> None:
-        pass
-
-    def pause(self) -> None:
-        self._screen.end_line()
-
-
-class JsonView:
+class JsonView(PlanView):
     """Prints a line of JSON for each change and each text."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._plan: JsonObject = {}
         self._text: list[str] = []
 
@@ -178,12 +166,6 @@ class JsonView:
 
     def print_text(self, text: str) -> None:
         self._print("text", self._plan, {"text": text})
-
-    def refresh(self) -> None:
-        pass
-
-    def pause(self) -> None:
-        pass
 
     def _print(self, kind: str, plan: JsonObject, fields: Mapping[str, Any]) -> None:
         line = {"type": kind, "plan_id": plan.get("id"), **fields}

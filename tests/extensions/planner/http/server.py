@@ -15,8 +15,8 @@ from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.log import PlanLog
 from copilot_runtime.extensions.planner.plan import TaskState
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.roles import TaskContext
+from copilot_runtime.extensions.planner.worker import PlanRequests
 from tests.extensions.planner.crew import Crew, build_engine, build_plan
 
 LOCAL = "http://127.0.0.1:8000"

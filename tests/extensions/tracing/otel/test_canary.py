@@ -23,9 +23,8 @@ from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.election import Candidate, SimilarityElector
 from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.log import MemoryPlanLog
-from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
-from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
 from copilot_runtime.extensions.tracing.dialects import clean_value, drop_secrets, has_content
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore

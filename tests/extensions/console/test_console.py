@@ -36,9 +36,9 @@ def test_every_part_of_the_page_is_in_the_page(client: TestClient):
     page = client.get("/").text
     parts = [part for part in FOLDER.rglob("*") if part.suffix in (".css", ".js")]
 
-    assert len(parts) == 26
+    assert len(parts) == 16
     others = [part.name for part in parts if part.read_text("utf-8") not in page]
-    assert sorted(others) == ["data.js", "format.js"]  # of the pages of knowledge, plans and traces
+    assert others == ["data.js"]  # of the pages of knowledge, plans and traces
 
 
 def test_a_mounted_page_adds_where_it_is_mounted():

@@ -16,11 +16,11 @@ MOST_PARAMETERS = 10
 MOST: Mapping[str, int] = {
     "files over 400 lines": 35,
     "functions over 60 lines": 16,
-    "functions with more than 10 parameters": 17,
+    "functions with more than 10 parameters": 16,
     "getattr": 178,
     "except Exception": 114,
-    "limits as constants": 597,
-    "imports in functions": 440,
+    "limits as constants": 596,
+    "imports in functions": 439,
     "modules in the root": 0,
     "odd docstrings": 116,
 }

@@ -63,12 +63,6 @@ from copilot_runtime.telemetry.genai import start_agent_span
 
 logger = logging.getLogger(__name__)
 
-GetRequest = Callable[[Plan], Awaitable[RunInput]]
-"""Gets the request of a plan, with the actions that its tasks may call."""
-
-ListWorkers = Callable[[Plan], Awaitable[Mapping[str, Agent]]]
-"""Lists the agents for the tasks of a plan, by name."""
-
 Recall = Callable[[TaskState, Plan], Awaitable[Sequence[Passage]]]
 """Finds outputs of earlier plans that are relevant to a task."""
 
@@ -84,7 +78,7 @@ class AgentWorker:
 
     Args:
     agents: Lists the agents for the tasks of a plan, by name.
-    run_of: Gets the request of a plan.
+    run_of: Gets the request of a plan, with the actions that its tasks may call.
     max_turns: Maximum rounds of tool calls in a task.
     action_timeout: Maximum seconds of a tool call.
     recall: Finds outputs of earlier plans that are relevant to a task.
@@ -92,8 +86,8 @@ class AgentWorker:
 
     def __init__(
         self,
-        agents: ListWorkers,
-        run_of: GetRequest,
+        agents: Callable[[Plan], Awaitable[Mapping[str, Agent]]],
+        run_of: Callable[[Plan], Awaitable[RunInput]],
         *,
         max_turns: int = 20,
         action_timeout: float = 60.0,

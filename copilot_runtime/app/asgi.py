@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket
 
 from copilot_runtime import __version__
 from copilot_runtime.threads.store import ThreadsState
-from copilot_runtime.transports.rest_route import SharedRoute, answer_by_app
+from copilot_runtime.transports.rest_route import RestRoute
 from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.transport import Transport
 from copilot_runtime.transports.urls import ChatUrls, spell_url
@@ -152,23 +152,20 @@ class _SharedLook:
 
 
 @lru_cache(maxsize=16)
-def _make_health_routes(path: str) -> Sequence[SharedRoute]:
-    async def health() -> Response:
+def _make_health_routes(path: str) -> Sequence[RestRoute]:
+    async def health() -> None:
         """Answer that the server is there: 503 once it takes no more questions."""
-        return answer_by_app()
 
-    async def live() -> Response:
+    async def live() -> None:
         """Answer that the process goes on, also while it ends."""
-        return answer_by_app()
 
-    async def ready() -> Response:
+    async def ready() -> None:
         """Answer whether questions can be answered now: 503 if not."""
-        return answer_by_app()
 
     return (
-        SharedRoute(f"{path}/health", health, tags=["server"], response_class=Response),
-        SharedRoute(f"{path}/health/live", live, tags=["server"], response_class=Response),
-        SharedRoute(
+        RestRoute(f"{path}/health", health, tags=["server"], response_class=Response),
+        RestRoute(f"{path}/health/live", live, tags=["server"], response_class=Response),
+        RestRoute(
             f"{path}/health/ready",
             ready,
             tags=["server"],

@@ -1,24 +1,22 @@
-"""FastAPI routes that are built once and bound to a handler in each application.
+"""FastAPI routes that describe what the router answers, for `/docs`.
 
 FastAPI inspects all models of a route when it builds it, which takes a millisecond: 20 ms for the
 routes of an application, and tests create thousands of applications.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import partial
-from typing import Any, Self
+from functools import lru_cache
+from typing import Any, Self, TypeAlias, cast
 from urllib.parse import unquote
 
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
-from starlette.routing import Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Scope
 
-from copilot_runtime.transports.router import LONGEST_PATH, RouterResponse
-
-_APP = "copilot_runtime.route_app"
-"""Key in a scope for the ASGI application that handles the request."""
+from copilot_runtime.transports.router import LONGEST_PATH
 
 
 class Problem(BaseModel):
@@ -29,26 +27,17 @@ class Problem(BaseModel):
     details: str | None = Field(default=None, examples=[None])
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
-"""Descriptions of the error responses of each route in `/docs`."""
+class RestRoute(APIRoute):
+    """Matches the percent-encoded path: an identifier may contain a slash as `%2F`.
 
-
-class SharedRoute(APIRoute):
-    """A route whose response is written by an ASGI application; each copy has its own."""
-
-    is_stream = False
-    """`True` if the ASGI application is called directly, because FastAPI's layers must not wrap a
-    stream."""
+    The function of a route is never called: an ASGI application reads the request and responds.
+    """
 
     def bind(self, app: ASGIApp) -> Self:
         """Return a copy of this route with the ASGI application that handles its requests."""
         route = copy(self)
-        route.app = app if self.is_stream else partial(_call_with_app, self.app, app)
+        route.app = app
         return route
-
-
-class RestRoute(SharedRoute):
-    """Matches the percent-encoded path: an identifier may contain a slash as `%2F`."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if raw_path := scope.get("raw_path"):
@@ -63,21 +52,53 @@ class RestRoute(SharedRoute):
         return match, child
 
 
-class StreamRoute(RestRoute):
-    """A route whose response is a stream."""
-
-    is_stream = True
+Routes: TypeAlias = Callable[[str, ASGIApp], Sequence[BaseRoute]]
+"""Returns routes below the path of a URL; the ASGI application responds to their requests."""
 
 
-def answer_by_app(more: Mapping[str, Any] | None = None) -> RouterResponse:
-    """Return a response that the route's ASGI application writes; `more` extends its scope."""
-    return RouterResponse(_call_app, more)
+def declare_routes(tag: str, prefix: str = "") -> Callable[[Callable[[APIRouter], None]], Routes]:
+    """Return a decorator for a function that adds routes, each with a signature and a docstring."""
+
+    def decorate(declare: Callable[[APIRouter], None]) -> Routes:
+        @lru_cache(maxsize=16)
+        def make(path: str) -> Sequence[RestRoute]:
+            router = APIRouter(
+                prefix=f"{path}{prefix}",
+                tags=[tag],
+                route_class=RestRoute,
+                responses={"4XX": {"model": Problem}},
+            )
+            declare(router)
+            return cast("list[RestRoute]", router.routes)
+
+        return lambda path, app: [route.bind(app) for route in make(path)]
+
+    return decorate
 
 
-async def _call_with_app(layers: ASGIApp, app: ASGIApp, *request: Any) -> None:
-    scope, receive, send = request
-    await layers({**scope, _APP: app}, receive, send)
+def describe_stream(description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a response that is a stream of server-sent events."""
+    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {200: {"description": description, "content": content}}
 
 
-async def _call_app(scope: Scope, receive: Receive, send: Send) -> None:
-    await scope[_APP](scope, receive, send)
+def describe_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """Return the description of a body, which the endpoint reads and checks itself."""
+    schema = model.model_json_schema()
+    inlined = _inline(schema, schema.pop("$defs", {}))
+    content = {"application/json": {"schema": inlined}}
+    return {"requestBody": {"required": required, "content": content}}
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a schema without `$ref`, which would lead nowhere from within a description."""
+    match node:
+        case {"$ref": str(name)}:
+            return _inline(definitions[name.removeprefix("#/$defs/")], definitions)
+        case dict():
+            fields = cast("dict[str, Any]", node)
+            return {name: _inline(value, definitions) for name, value in fields.items()}
+        case list():
+            return [_inline(item, definitions) for item in cast("list[Any]", node)]
+        case _:
+            return node

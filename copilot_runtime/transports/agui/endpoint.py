@@ -43,7 +43,6 @@ from copilot_runtime.transports.agui.errors import (
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
 from copilot_runtime.transports.agui.proxy import PROPERTY, AppRequests
 from copilot_runtime.transports.agui.routes import (
-    OPERATION,
     READS,
     SCOPES,
     Operation,
@@ -348,9 +347,7 @@ async def _read_operation(request: Request) -> Operation:
         if "method" in envelope:
             return from_envelope(envelope)
         return Operation(name="run", agent=DEFAULT_AGENT, body=envelope)
-    operation: Operation = request.scope.get(OPERATION) or from_path(
-        request.method, request.path, request.query_string
-    )
+    operation = from_path(request.method, request.path, request.query_string)
     if operation.name in _WITHOUT_BODY:
         return operation
     body = await request.body()

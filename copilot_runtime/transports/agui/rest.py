@@ -1,21 +1,17 @@
-"""The REST routes as FastAPI has them: what they take and return, with examples for `/docs`.
+"""The REST routes as `/docs` describes them; the endpoint reads and answers the requests.
 
-FastAPI matches a request and reads its path and its query. What a function returns goes through
-the router, so that every client is asked who it is, and reads its errors, in one way; it is written
-there as it is, without a detour through the models. A test holds the answers to them.
+It responds without a detour through the models; a test compares them.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.routes import OPERATION, Name, Operation
-from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import declare_routes, describe_body, describe_stream
 
 
 class _Model(BaseModel):
@@ -209,137 +205,92 @@ class ThreadListQuery(BaseModel):
     )
 
 
-_EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "AG-UI events, as server-sent events.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
-
+_EVENTS = describe_stream("AG-UI events, as server-sent events.")
 ThreadId = Annotated[str, Path(examples=["thread-1"])]
 AgentId = Annotated[str, Path(examples=["default"])]
 
 
 def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     """Return the routes below the URL `path`; `router` answers their operations."""
-    return [route.bind(router) for route in _make_routes(path)]
+    return [*_declare_threads(path, router), *_declare_agents(path, router)]
 
 
-@lru_cache(maxsize=16)
-def _make_routes(path: str) -> Sequence[RestRoute]:
-    common: Any = {"prefix": path, "route_class": RestRoute}
-    threads = APIRouter(**common, tags=["threads"], responses=PROBLEMS)
-    agents = APIRouter(**common, tags=["agents"], responses=PROBLEMS)
-    streams = APIRouter(
-        prefix=path,
-        route_class=StreamRoute,
-        tags=["agents"],
-        default_response_class=Response,
-        responses={**PROBLEMS, **_EVENTS},
-    )
-
-    def perform(name: Name, **fields: Any) -> Response:
-        return answer_by_app({OPERATION: Operation(name=name, **fields)})
-
+@declare_routes("threads")
+def _declare_threads(threads: APIRouter) -> None:
     @threads.get("/threads", response_model=ThreadPage)
-    async def list_threads(query: Annotated[ThreadListQuery, Query()]) -> Response:
+    async def list_threads(query: Annotated[ThreadListQuery, Query()]) -> None:
         """List threads, the latest first."""
-        return perform("list threads", query=query.model_dump(by_alias=True))
 
-    @threads.patch("/threads/{thread}", response_model=Thread, openapi_extra=_body(ThreadChange))
-    async def change_thread(thread: ThreadId) -> Response:
+    @threads.patch(
+        "/threads/{thread}", response_model=Thread, openapi_extra=describe_body(ThreadChange)
+    )
+    async def change_thread(thread: ThreadId) -> None:
         """Rename a thread, archive it, or take it out of the archive."""
-        return perform("change thread", thread=thread)
 
     @threads.delete("/threads/{thread}", response_model=ThreadDeletion)
-    async def delete_thread(thread: ThreadId) -> Response:
+    async def delete_thread(thread: ThreadId) -> None:
         """Delete a thread for good; a run that goes on there is ended."""
-        return perform("delete thread", thread=thread)
 
     @threads.post("/threads/{thread}/archive", response_model=ThreadArchival)
-    async def archive_thread(thread: ThreadId) -> Response:
+    async def archive_thread(thread: ThreadId) -> None:
         """Archive a thread."""
-        return perform("archive thread", thread=thread)
 
     @threads.get("/threads/{thread}/messages", response_model=ThreadMessages)
-    async def read_messages(thread: ThreadId) -> Response:
+    async def read_messages(thread: ThreadId) -> None:
         """Read the messages of a thread."""
-        return perform("read messages", thread=thread)
 
     @threads.get("/threads/{thread}/events", response_model=ThreadEvents)
-    async def read_events(thread: ThreadId) -> Response:
+    async def read_events(thread: ThreadId) -> None:
         """Read the AG-UI events of a thread."""
-        return perform("read events", thread=thread)
 
     @threads.get("/threads/{thread}/state", response_model=ThreadState)
-    async def read_state(thread: ThreadId) -> Response:
+    async def read_state(thread: ThreadId) -> None:
         """Read the state that the agent of a thread had last."""
-        return perform("read state", thread=thread)
 
+
+@declare_routes("agents")
+def _declare_agents(agents: APIRouter) -> None:
     @agents.get("/info", response_model=Info)
-    async def info() -> Response:
+    async def info() -> None:
         """List the agents of the caller, and what the server supports."""
-        return perform("info")
 
-    @agents.post("/transcribe", response_model=Transcript, openapi_extra=_body(Recording))
-    async def transcribe() -> Response:
+    @agents.post("/transcribe", response_model=Transcript, openapi_extra=describe_body(Recording))
+    async def transcribe() -> None:
         """Turn a recording into text."""
-        return perform("transcribe")
 
     @agents.post(
         "/agent/{agent}/stop/{thread}",
         response_model=StopResult,
-        openapi_extra=_body(StopRequest, required=False),
+        openapi_extra=describe_body(StopRequest, required=False),
     )
-    async def stop(agent: AgentId, thread: ThreadId) -> Response:
+    async def stop(agent: AgentId, thread: ThreadId) -> None:
         """Stop the run of a thread."""
-        return perform("stop", agent=agent, thread=thread)
 
-    run_input = _body(RunAgentInput)
+    stream: Any = {
+        "response_class": Response,
+        "responses": _EVENTS,
+        "openapi_extra": describe_body(RunAgentInput),
+    }
 
-    @streams.post("/agent/{agent}/run", openapi_extra=run_input)
+    @agents.post("/agent/{agent}/run", **stream)
     async def run(agent: AgentId) -> None:
         """Start a run, which goes on when its client leaves."""
 
-    @streams.post("/agent/{agent}/connect", openapi_extra=run_input)
+    @agents.post("/agent/{agent}/connect", **stream)
     async def connect(agent: AgentId) -> None:
         """Read a thread from its beginning, and the answer that is still being written.
 
         The body is that of a run, in which `messages` may be empty: only `threadId` counts.
         """
 
-    @streams.post("/agent/{agent}/suggest", openapi_extra=run_input)
+    @agents.post("/agent/{agent}/suggest", **stream)
     async def suggest(agent: AgentId) -> None:
         """Ask for suggestions; nothing is stored."""
 
-    @streams.get("/threads/changes", tags=["threads"])
+    @agents.get("/threads/changes", tags=["threads"], response_class=Response, responses=_EVENTS)
     async def follow_threads(query: Annotated[ThreadListQuery, Query()]) -> None:
         """List threads, and tell what changes, as events: `threads`, then `thread` and `run`."""
 
-    @streams.post("/agent/{agent}/ask", openapi_extra=run_input)
+    @agents.post("/agent/{agent}/ask", **stream)
     async def ask(agent: AgentId) -> None:
         """Run an agent for another runtime; the run stops when the connection closes."""
-
-    return cast("list[RestRoute]", [*threads.routes, *agents.routes, *streams.routes])
-
-
-def _body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """Return the description of a body, which the endpoint reads and checks itself."""
-    schema = model.model_json_schema()
-    inlined = _inline(schema, schema.pop("$defs", {}))
-    content = {"application/json": {"schema": inlined}}
-    return {"requestBody": {"required": required, "content": content}}
-
-
-def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """Return a schema without `$ref`, which would lead nowhere from within a description."""
-    match node:
-        case {"$ref": str(name)}:
-            return _inline(definitions[name.removeprefix("#/$defs/")], definitions)
-        case dict():
-            fields = cast("dict[str, Any]", node)
-            return {name: _inline(value, definitions) for name, value in fields.items()}
-        case list():
-            return [_inline(item, definitions) for item in cast("list[Any]", node)]
-        case _:
-            return node

@@ -75,9 +75,6 @@ READS: frozenset[Name] = frozenset(
 )
 """Operations that change nothing."""
 
-OPERATION = "copilot_runtime.extensions.operations"
-"""The key in the ASGI scope of an operation that a route of FastAPI has read from the path."""
-
 REST_ROUTES: Mapping[str, Mapping[str, Name]] = {
     "info": {"GET": "info"},
     "agent/{agent}/run": {"POST": "run"},

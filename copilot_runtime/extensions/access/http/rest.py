@@ -1,15 +1,11 @@
 """OpenAPI declarations of the access routes, for `/docs`; `endpoint.py` handles the requests."""
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
-from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, answer_by_app
+from copilot_runtime.transports.rest_route import declare_routes
 
 
 class LimitStatusModel(BaseModel):
@@ -62,25 +58,14 @@ class AccessModel(BaseModel):
     key_count: int = Field(examples=[1])
 
 
-def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes below a path, answered by the router."""
-    return [route.bind(router) for route in _make_routes(path)]
-
-
-@lru_cache(maxsize=16)
-def _make_routes(path: str) -> Sequence[RestRoute]:
-    routes = APIRouter(
-        prefix=f"{path}/access", tags=["access"], route_class=RestRoute, responses=PROBLEMS
-    )
+@declare_routes("access", "/access")
+def rest_routes(routes: APIRouter) -> None:
+    """Declare the routes of access."""
 
     @routes.get("", response_model=AccessModel)
-    async def access() -> Response:
+    async def access() -> None:
         """Answer operators with ways to sign in, roles, keys and limits."""
-        return answer_by_app()
 
     @routes.get("/whoami", response_model=WhoamiModel)
-    async def whoami() -> Response:
+    async def whoami() -> None:
         """Answer with who asks, what they may do, and how much of their limits is used."""
-        return answer_by_app()
-
-    return cast("list[RestRoute]", routes.routes)

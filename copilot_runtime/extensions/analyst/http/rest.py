@@ -1,15 +1,11 @@
 """The analyst's routes as `/docs` describes them; the endpoint reads and answers the requests."""
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
-from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import declare_routes, describe_body, describe_stream
 
 _SQL = "SELECT region, sum(revenue) AS revenue FROM orders GROUP BY ALL"
 
@@ -134,12 +130,7 @@ class CountModel(BaseModel):
     count: int = Field(examples=[3])
 
 
-_EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events: `thought`, then `response` or `error`, then `done`.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
+_EVENTS = describe_stream("Server-sent events: `thought`, then `response` or `error`, then `done`.")
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The file.",
@@ -167,96 +158,63 @@ MemoryId = Annotated[str, Path(examples=["3f2a"])]
 Theme = Annotated[Literal["light", "dark"], Query(description="Of a picture.")]
 
 
-def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes below the URL `path`; `router` answers them."""
-    return [route.bind(router) for route in _make_routes(path)]
+@declare_routes("analyst")
+def rest_routes(analyst: APIRouter) -> None:
+    """Declare the routes of the analyst."""
+    body = describe_body(AskModel)
 
-
-@lru_cache(maxsize=16)
-def _make_routes(path: str) -> Sequence[RestRoute]:
-    common: Any = {"prefix": path, "tags": ["analyst"], "responses": PROBLEMS}
-    analyst = APIRouter(route_class=RestRoute, **common)
-    streams = APIRouter(route_class=StreamRoute, default_response_class=Response, **common)
-    _add_questions(analyst, streams)
-    _add_data(analyst)
-    _add_files(streams)
-    _add_memory(analyst)
-    return cast("list[RestRoute]", [*streams.routes, *analyst.routes])
-
-
-def _describe_body(model: type[BaseModel]) -> dict[str, Any]:
-    body = {"application/json": {"schema": model.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": body}}
-
-
-def _add_questions(analyst: APIRouter, streams: APIRouter) -> None:
-    body = _describe_body(AskModel)
-
-    @streams.post("/copilot/stream/oai", responses=_EVENTS, openapi_extra=body)
+    @analyst.post(
+        "/copilot/stream/oai", response_class=Response, responses=_EVENTS, openapi_extra=body
+    )
     async def stream_answer() -> None:
         """Ask a question about data, and follow how it is answered."""
 
-    @streams.post("/copilot/stream", responses=_EVENTS, openapi_extra=body)
+    @analyst.post("/copilot/stream", response_class=Response, responses=_EVENTS, openapi_extra=body)
     async def stream_answer_again() -> None:
         """The same as `copilot/stream/oai`."""
 
     @analyst.post("/copilot/chat", response_model=AnswerModel, openapi_extra=body)
-    async def answer() -> Response:
+    async def answer() -> None:
         """Ask a question about data, and get the whole answer."""
-        return answer_by_app()
 
-
-def _add_data(analyst: APIRouter) -> None:
     @analyst.get("/analyst", response_model=AnalystModel)
-    async def show_analyst() -> Response:
+    async def show_analyst() -> None:
         """Read what the analyst can do."""
-        return answer_by_app()
 
     @analyst.get("/analyst/datasets", response_model=DatasetListModel)
-    async def list_datasets(agent: AgentName = "") -> Response:  # noqa: ARG001  # described
+    async def list_datasets(agent: AgentName = "") -> None:
         """List the data sets that you may ask about."""
-        return answer_by_app()
 
     @analyst.get("/analyst/datasets/{dataset}", response_model=DatasetModel)
-    async def show_dataset(dataset: DatasetName, agent: AgentName = "") -> Response:  # noqa: ARG001  # described
+    async def show_dataset(dataset: DatasetName, agent: AgentName = "") -> None:
         """Read a data set with statistics of its columns."""
-        return answer_by_app()
 
     @analyst.delete("/analyst/datasets/{dataset}", response_model=dict[str, Any])
-    async def delete_dataset(dataset: DatasetName) -> Response:  # noqa: ARG001  # described
+    async def delete_dataset(dataset: DatasetName) -> None:
         """Delete a data set that you saved."""
-        return answer_by_app()
 
-
-def _add_files(streams: APIRouter) -> None:
-    @streams.get("/analyst/downloads/{download}", responses=_FILE)
+    @analyst.get("/analyst/downloads/{download}", response_class=Response, responses=_FILE)
     async def download(download: DownloadId) -> None:
         """Fetch the rows of an answer, as the one who asked."""
 
-    @streams.get("/analyst/charts/{chart}", responses=_CHART)
+    @analyst.get("/analyst/charts/{chart}", response_class=Response, responses=_CHART)
     async def draw(chart: ChartName, theme: Theme = "light") -> None:
         """Fetch a chart of an answer, as the one who asked."""
 
-
-def _add_memory(analyst: APIRouter) -> None:
     @analyst.get("/analyst/memory", response_model=MemoryListModel)
-    async def list_memories(table: TableName = "") -> Response:  # noqa: ARG001  # described
+    async def list_memories(table: TableName = "") -> None:
         """List what is remembered of your questions."""
-        return answer_by_app()
 
     @analyst.delete("/analyst/memory", response_model=CountModel)
-    async def forget_all(table: TableName = "") -> Response:  # noqa: ARG001  # described
+    async def forget_all(table: TableName = "") -> None:
         """Forget all of your questions, or what is about a table."""
-        return answer_by_app()
 
-    body = _describe_body(MemoryChange)
+    body = describe_body(MemoryChange)
 
     @analyst.patch("/analyst/memory/{memory}", response_model=MemoryModel, openapi_extra=body)
-    async def edit(memory: MemoryId) -> Response:  # noqa: ARG001  # described
+    async def edit(memory: MemoryId) -> None:
         """Change what is remembered, or pin it."""
-        return answer_by_app()
 
     @analyst.delete("/analyst/memory/{memory}", response_model=dict[str, Any])
-    async def forget(memory: MemoryId) -> Response:  # noqa: ARG001  # described
+    async def forget(memory: MemoryId) -> None:
         """Forget something."""
-        return answer_by_app()

@@ -1,20 +1,15 @@
 """The OpenAPI description of the routes for events; `EventsEndpoint` handles the requests."""
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
 from copilot_runtime.transports.rest_route import (
-    PROBLEMS,
     Problem,
-    RestRoute,
-    StreamRoute,
-    answer_by_app,
+    declare_routes,
+    describe_body,
+    describe_stream,
 )
 
 _CONVERSATION = "common.User.ann/common.Conversation.t1"
@@ -71,46 +66,27 @@ class EventQuery(BaseModel):
     limit: str = Field("", description="Most events of a page.")
 
 
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "A page; with Accept: text/event-stream, an event of SSE for each, whose id "
-        "is its cursor.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    },
+_STREAM = {
+    **describe_stream(
+        "A page; with Accept: text/event-stream, an event of SSE for each, whose id is its cursor."
+    ),
     410: {"model": Problem, "description": "The cursor is too old: oldest says where to go on."},
 }
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": EventRequest.model_json_schema()}},
-    }
-}
 
 
-def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes at the URL `path`, which `router` handles."""
-    return [route.bind(router) for route in _make_routes(path)]
+@declare_routes("events", "/events")
+def rest_routes(events: APIRouter) -> None:
+    """Declare the routes of events."""
 
-
-@lru_cache(maxsize=16)
-def _make_routes(path: str) -> Sequence[RestRoute]:
-    events = APIRouter(
-        prefix=f"{path}/events", route_class=RestRoute, tags=["events"], responses=PROBLEMS
-    )
-    streams = APIRouter(
-        prefix=f"{path}/events",
-        route_class=StreamRoute,
-        tags=["events"],
-        responses={**PROBLEMS, **_STREAM},
-    )
-
-    @streams.get("", response_model=EventPageModel)
-    async def read_events(query: Annotated[EventQuery, Query()]) -> None:  # only described here
+    @events.get("", response_model=EventPageModel, responses=_STREAM)
+    async def read_events(query: Annotated[EventQuery, Query()]) -> None:
         """Read what happened to resources behind a cursor, or follow it as it happens."""
 
-    @events.post("", response_model=PublishResult, status_code=201, openapi_extra=_BODY)
-    async def publish_event() -> Response:
+    @events.post(
+        "",
+        response_model=PublishResult,
+        status_code=201,
+        openapi_extra=describe_body(EventRequest),
+    )
+    async def publish_event() -> None:
         """Publish an event about resources that the caller may write."""
-        return answer_by_app()
-
-    return cast("list[RestRoute]", [*streams.routes, *events.routes])

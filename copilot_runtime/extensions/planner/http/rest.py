@@ -1,15 +1,11 @@
 """OpenAPI declarations of the plan routes, for `/docs`; `endpoint.py` handles the requests."""
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
-from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import declare_routes, describe_body, describe_stream
 
 _PLAN = "ck-0af7651916cd43dd8448eb211c80319c"
 _TASK = {
@@ -113,93 +109,56 @@ class PlanListQuery(BaseModel):
     limit: str = Field("", description="Most plans: from 1 to 200.")
 
 
-_EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events, each with JSON that has a `type`; the id is `number`.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    },
+_EVENTS = {
+    **describe_stream("Server-sent events, each with JSON that has a `type`; the id is `number`."),
     204: {"description": "The plan is over, and nothing is behind that number."},
 }
 PlanId = Annotated[str, Path(examples=[_PLAN])]
 TaskId = Annotated[str, Path(examples=["1.2"])]
 
 
-def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes below the URL `path`; `router` answers them."""
-    return [route.bind(router) for route in _make_routes(path)]
+@declare_routes("plans", "/plans")
+def rest_routes(plans: APIRouter) -> None:
+    """Declare the routes of plans."""
 
-
-@lru_cache(maxsize=16)
-def _make_routes(path: str) -> Sequence[RestRoute]:
-    prefix = f"{path}/plans"
-    plans = APIRouter(prefix=prefix, route_class=RestRoute, tags=["plans"], responses=PROBLEMS)
-    streams = APIRouter(
-        prefix=prefix,
-        route_class=StreamRoute,
-        tags=["plans"],
-        default_response_class=Response,
-        responses={**PROBLEMS, **_EVENTS},
-    )
-    _add_readers(plans, streams)
-    _add_actions(plans)
-    return cast("list[RestRoute]", [*streams.routes, *plans.routes])
-
-
-def _add_readers(plans: APIRouter, streams: APIRouter) -> None:
     @plans.get("", response_model=PlanPageModel)
-    async def list_plans(query: Annotated[PlanListQuery, Query()]) -> Response:  # noqa: ARG001  # described
+    async def list_plans(query: Annotated[PlanListQuery, Query()]) -> None:
         """List your plans, newest first; operators see the plans of all users."""
-        return answer_by_app()
 
-    @streams.get("/{plan}/events")
+    @plans.get("/{plan}/events", response_class=Response, responses=_EVENTS)
     async def stream(plan: PlanId, after: str = "") -> None:
         """Stream the events of a plan after a number, with the text of its tasks, to its end."""
 
     @plans.get("/{plan}", response_model=PlanModel)
-    async def show(plan: PlanId) -> Response:  # noqa: ARG001  # described
+    async def show(plan: PlanId) -> None:
         """Get the current state of a plan."""
-        return answer_by_app()
 
     @plans.get("/{plan}/tasks/{task}", response_model=TaskModel)
-    async def show_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+    async def show_task(plan: PlanId, task: TaskId) -> None:
         """Get all fields of a task: its calls, its output and its evaluations."""
-        return answer_by_app()
 
-
-def _add_actions(plans: APIRouter) -> None:
-    body: dict[str, Any] = {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": AnswerRequest.model_json_schema()}},
-        }
-    }
+    body = describe_body(AnswerRequest)
 
     @plans.post("/{plan}/stop", response_model=PlanModel)
-    async def stop(plan: PlanId) -> Response:  # noqa: ARG001  # described
+    async def stop(plan: PlanId) -> None:
         """Stop a plan. It has no effect if the plan has ended."""
-        return answer_by_app()
 
     @plans.post("/{plan}/retry", response_model=PlanModel)
-    async def retry(plan: PlanId) -> Response:  # noqa: ARG001  # described
+    async def retry(plan: PlanId) -> None:
         """Retry all unfinished tasks of an ended plan."""
-        return answer_by_app()
 
     @plans.post("/{plan}/answer", response_model=PlanModel, openapi_extra=body)
-    async def answer(plan: PlanId) -> Response:  # noqa: ARG001  # described
+    async def answer(plan: PlanId) -> None:
         """Answer a question of a plan."""
-        return answer_by_app()
 
     @plans.post("/{plan}/tasks/{task}/stop", response_model=PlanModel)
-    async def stop_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+    async def stop_task(plan: PlanId, task: TaskId) -> None:
         """Stop a task and its subtasks."""
-        return answer_by_app()
 
     @plans.post("/{plan}/tasks/{task}/retry", response_model=PlanModel)
-    async def retry_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+    async def retry_task(plan: PlanId, task: TaskId) -> None:
         """Retry an unfinished task, and the tasks that were skipped for it."""
-        return answer_by_app()
 
     @plans.post("/{plan}/tasks/{task}/answer", response_model=PlanModel, openapi_extra=body)
-    async def answer_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+    async def answer_task(plan: PlanId, task: TaskId) -> None:
         """Answer a question of a task."""
-        return answer_by_app()

@@ -1,15 +1,11 @@
 """The routes of traces as `/docs` describes them; the endpoint reads and answers the requests."""
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
-from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import declare_routes, describe_body, describe_stream
 
 _TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -174,88 +170,56 @@ class TraceListQuery(TraceFilterQuery):
     before: str = Field("", description="The `next` of the page before.")
 
 
-_EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The server-sent events span_start and span_end, each with a span.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
+_EVENTS = describe_stream("The server-sent events span_start and span_end, each with a span.")
 TraceId = Annotated[str, Path(examples=[_TRACE])]
 
 
-def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes below the URL `path`; `router` answers them."""
-    return [route.bind(router) for route in _make_routes(path)]
-
-
-@lru_cache(maxsize=16)
-def _make_routes(path: str) -> Sequence[RestRoute]:
-    traces = APIRouter(
-        prefix=f"{path}/traces", route_class=RestRoute, tags=["traces"], responses=PROBLEMS
-    )
-    streams = APIRouter(
-        prefix=f"{path}/traces",
-        route_class=StreamRoute,
-        tags=["traces"],
-        default_response_class=Response,
-        responses={**PROBLEMS, **_EVENTS},
-    )
+@declare_routes("traces", "/traces")
+def rest_routes(traces: APIRouter) -> None:
+    """Declare the routes of traces."""
 
     @traces.get("", response_model=TracePage)
-    async def list_traces(query: Annotated[TraceListQuery, Query()]) -> Response:  # noqa: ARG001  # described
+    async def list_traces(query: Annotated[TraceListQuery, Query()]) -> None:
         """List traces, the newest first. For operators, as all below."""
-        return answer_by_app()
 
     @traces.get("/stats", response_model=TraceStatsModel)
-    async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> Response:  # noqa: ARG001  # described
+    async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> None:
         """Count by agent, model and tool, of the newest traces: calls, errors, times, cost."""
-        return answer_by_app()
 
-    @streams.get("/stream")
+    @traces.get("/stream", response_class=Response, responses=_EVENTS)
     async def stream(trace_id: str = "", thread_id: str = "") -> None:
         """Watch spans as they begin and end. A reader that does not keep up is let go."""
 
-    @traces.post("/query", response_model=QueryResult, openapi_extra=_body(TraceQueryRequest))
-    async def query() -> Response:
+    @traces.post(
+        "/query", response_model=QueryResult, openapi_extra=describe_body(TraceQueryRequest)
+    )
+    async def query() -> None:
         """Find whole traces by JMESPath."""
-        return answer_by_app()
 
     @traces.post("/import", response_model=ImportResult, status_code=201)
-    async def import_spans() -> Response:
+    async def import_spans() -> None:
         """Keep spans that another program exported as OTLP in JSON: `resourceSpans`."""
-        return answer_by_app()
 
     @traces.post(
         "/feedback",
         response_model=FeedbackResult,
         status_code=201,
-        openapi_extra=_body(FeedbackRequest),
+        openapi_extra=describe_body(FeedbackRequest),
     )
-    async def take_feedback() -> Response:
+    async def take_feedback() -> None:
         """Note thumbs up or down at a run: of whoever asked for it, or of an operator."""
-        return answer_by_app()
 
     @traces.get("/access", response_model=TraceAccessModel)
-    async def show_access() -> Response:
+    async def show_access() -> None:
         """Ask whether you may read traces. For everybody."""
-        return answer_by_app()
 
     @traces.get("/{trace}", response_model=Trace)
     async def show(
-        trace: TraceId,  # noqa: ARG001  # described
-        format: Annotated[str, Query(description="json, otlp, mermaid or text.")] = "json",  # noqa: ARG001  # described
-    ) -> Response:
+        trace: TraceId,
+        format: Annotated[str, Query(description="json, otlp, mermaid or text.")] = "json",
+    ) -> None:
         """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
-        return answer_by_app()
 
     @traces.delete("/{trace}", response_model=TraceDeletion)
-    async def delete(trace: TraceId) -> Response:  # noqa: ARG001  # described
+    async def delete(trace: TraceId) -> None:
         """Delete a trace for good."""
-        return answer_by_app()
-
-    return cast("list[RestRoute]", [*streams.routes, *traces.routes])
-
-
-def _body(model: type[BaseModel]) -> dict[str, Any]:
-    content = {"application/json": {"schema": model.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}

@@ -15,12 +15,12 @@ MOST_PARAMETERS = 10
 
 MOST: Mapping[str, int] = {
     "files over 400 lines": 35,
-    "functions over 60 lines": 16,
+    "functions over 60 lines": 14,
     "functions with more than 10 parameters": 16,
     "getattr": 178,
     "except Exception": 114,
-    "limits as constants": 596,
-    "imports in functions": 439,
+    "limits as constants": 594,
+    "imports in functions": 437,
     "modules in the root": 0,
     "odd docstrings": 116,
 }

@@ -15,7 +15,7 @@ import pytest
 
 from copilot_runtime import __version__
 from tests.processes import Program, finished, running
-from tests.wire.documents import PLAIN, chat, user
+from tests.wire.client import PLAIN, chat, user
 
 ROOT = Path(__file__).parent.parent
 CLEAN = {

@@ -13,19 +13,17 @@ from copilot_runtime.adapters.parameters import (
     merge_parameters,
     parse_parameters,
 )
-from copilot_runtime.agents.grounding import (
-    build_sources,
-    join_passages,
-    read_files,
-    retrieve_passages,
-)
 from copilot_runtime.agents.instructions import (
     Instructions,
+    build_sources,
+    build_system_message,
     check_instructions,
+    join_passages,
+    read_files,
     resolve_instructions,
+    retrieve_passages,
 )
 from copilot_runtime.agents.shared_state import SharedState, find_shared_state
-from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.api.action import Action
@@ -34,7 +32,7 @@ from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message, new_id
-from copilot_runtime.api.retrieval import FileReader, PreparedMessages, Retriever
+from copilot_runtime.api.retrieval import FileReader, FileStore, PreparedMessages, Retriever
 from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
@@ -250,3 +248,39 @@ def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
     return replace(
         request, messages=messages, parameters=parameters, message_id=new_id(), span=NO_SPAN
     )
+
+
+class FileStoringAgent(Agent):
+    """Stores the files of a run before the wrapped agent runs, so that its tools can search them.
+
+    A CopilotKit v1 client cannot show progress, so it gets no progress events.
+    """
+
+    def __init__(self, agent: Agent, files: FileStore) -> None:
+        self.agent = agent
+        self.executes_actions = agent.executes_actions
+        self.files = files
+
+    def check(self, run: RunInput) -> None:
+        """Raise the errors of the agent that need no request."""
+        self.agent.check(run)
+
+    def run(self, run: RunInput) -> Events:
+        """Yield the progress of the files, if there are any, and the events of the agent."""
+        return self._store_and_run(run) if self.files.has_files(run) else self.agent.run(run)
+
+    async def _store_and_run(self, run: RunInput) -> Events:
+        async with aclosing(self.files.store_files(run)) as steps:
+            async for step in steps:
+                if isinstance(step, PreparedMessages):
+                    run = replace(run, messages=step.messages)
+                elif not run.is_v1:
+                    yield step
+        async with aclosing(self.agent.run(run)) as events:
+            async for event in events:
+                yield event
+
+
+def stores_files(agent: Agent) -> bool:
+    """Return whether an agent ingests its files itself."""
+    return isinstance(agent, DirectAgent) and agent.files is not None

@@ -1,8 +1,8 @@
-"""Shared by all remote agents: forwarded headers, and the mapping of refusals and errors."""
+"""Shared by all remote agents: forwarded headers, the mapping of errors, and cancellation."""
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid5
@@ -134,3 +134,23 @@ def derive_thread_ids(thread_id: str) -> Sequence[str]:
     except ValueError:
         derived = str(uuid5(_ID_NAMESPACE, thread_id))
         return [thread_id, derived] if _SAFE_ID.fullmatch(thread_id) else [derived]
+
+
+class Cancellations:
+    """Cancellation requests, each in a task that survives the cancellation of its caller."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, request: Coroutine[Any, Any, None], id: str) -> None:
+        """Send a cancellation request, which must not hang or raise, and wait for it."""
+        task = asyncio.create_task(request, name=f"cancel:{id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
+
+    async def wait(self) -> None:
+        """Wait for the pending requests of this event loop."""
+        loop = asyncio.get_running_loop()
+        if tasks := [task for task in self._tasks if task.get_loop() is loop]:
+            await asyncio.wait(tasks)

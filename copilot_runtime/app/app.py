@@ -13,11 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.actions.sources import Source, as_sources
 from copilot_runtime.adapters.parameters import ParametersLike
-from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
-from copilot_runtime.agents.registry import AgentRegistry
-from copilot_runtime.agents.title import generate_title
+from copilot_runtime.agents.registry import AgentRegistry, AgentsLike, coerce_agents
+from copilot_runtime.agents.side_requests import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.adapter import Adapter, SupportsStream
 from copilot_runtime.api.agent import StageFunction

@@ -23,9 +23,8 @@ from starlette.websockets import WebSocket
 from copilot_runtime import __version__
 from copilot_runtime.threads.store import ThreadsState
 from copilot_runtime.transports.rest_route import RestRoute
-from copilot_runtime.transports.router import Router, RouterResponse
+from copilot_runtime.transports.router import ChatUrls, Router, RouterResponse, spell_url
 from copilot_runtime.transports.transport import Transport
-from copilot_runtime.transports.urls import ChatUrls, spell_url
 
 _OPENAPI_PATH = "/openapi.json"
 

@@ -25,8 +25,7 @@ from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.threads.store import DeadRun, ThreadKey, ThreadStore
 from copilot_runtime.transports.auth import Authenticator
-from copilot_runtime.transports.policy import RequestPolicy
-from copilot_runtime.transports.transport import Services, TransportLike
+from copilot_runtime.transports.transport import RequestPolicy, Services, TransportLike
 
 if TYPE_CHECKING:
     import httpx

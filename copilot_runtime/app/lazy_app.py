@@ -13,7 +13,7 @@ from typing import Any
 from starlette.routing import Router as StarletteRouter
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from copilot_runtime.transports.urls import ChatUrls
+from copilot_runtime.transports.router import ChatUrls
 
 
 class LazyApp:

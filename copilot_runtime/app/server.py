@@ -18,12 +18,10 @@ from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.schemes import SchemeChain
 from copilot_runtime.transports.auth import Authenticate, Authenticator
-from copilot_runtime.transports.router import Router, RouterResponse
-from copilot_runtime.transports.thread_push.join_tokens import JoinTokens
-from copilot_runtime.transports.thread_push.open_streams import OpenStreams
+from copilot_runtime.transports.router import Router, RouterResponse, normalize_path
+from copilot_runtime.transports.thread_push.join_tokens import JoinTokens, OpenStreams
 from copilot_runtime.transports.thread_push.push import ThreadPush
 from copilot_runtime.transports.transport import Transport
-from copilot_runtime.transports.urls import normalize_path
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

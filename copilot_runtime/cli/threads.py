@@ -205,7 +205,7 @@ def assign(
     Nothing is changed while one of them is being answered. Archived ones are given, too; a thread
     whose id the user has already stays where it is, and is named.
     """
-    from copilot_runtime.threads.assignment import Assignment
+    from copilot_runtime.threads.listing import Assignment
 
     settings = load_command_settings(program, config, has_notice=store is None)
     plan = Assignment(source, _build_owner(to, tenant), thread or ())

@@ -21,7 +21,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.transcript import fold_thread
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.threads.message_ids import collect_names, get_message_name
+from copilot_runtime.threads.log_ids import collect_names, get_message_name
 from copilot_runtime.threads.store import StoredRun
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from copilot_runtime.actions.sources import gather_actions, select_actions
-from copilot_runtime.agents.file_storing import FileStoringAgent, stores_files
+from copilot_runtime.agents.direct import FileStoringAgent, stores_files
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.api.action import Action, ActionSource
 from copilot_runtime.api.agent import Agent, Middleware, Stage, SupportsRun

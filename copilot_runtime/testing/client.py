@@ -25,7 +25,7 @@ from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.testing.connection import AppConnection, Response, UrlConnection, connect
 from copilot_runtime.testing.protocols import Answer, ToolCall, pair_calls, send_agui, send_graphql
-from copilot_runtime.transports.urls import normalize_path
+from copilot_runtime.transports.router import normalize_path
 
 Protocol = Literal["agui", "graphql"]
 

@@ -12,17 +12,17 @@ from copilot_runtime.api.events import Event, RunStarted
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
-from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.compact import compact, prepend_head
 from copilot_runtime.threads.log_ids import (
     REMEMBERED_S,
     LogStatus,
     build_deletion_error,
     build_duplicate_error,
+    collect_names,
     digest_request,
+    index_by_name,
     is_duplicate,
 )
-from copilot_runtime.threads.message_ids import collect_names, index_by_name
-from copilot_runtime.threads.recovery import prepend_head
 from copilot_runtime.threads.rows import (
     Clock,
     build_page,

@@ -15,8 +15,8 @@ from copilot_runtime.base.errors import CopilotError, Interrupted, Misuse, Store
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import name_error
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
+from copilot_runtime.threads.compact import UnsavedEnds
 from copilot_runtime.threads.recording import PendingWrite, Recording
-from copilot_runtime.threads.recovery import UnsavedEnds
 from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import Any
 
 from copilot_runtime.api.events import Event
 from copilot_runtime.threads.codec import encode
-from copilot_runtime.threads.message_ids import collect_names
-from copilot_runtime.threads.recovery import complete_log
+from copilot_runtime.threads.compact import complete_log
+from copilot_runtime.threads.log_ids import collect_names
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage
 from copilot_runtime.threads.validation import Place
 

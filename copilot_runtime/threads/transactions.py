@@ -12,17 +12,17 @@ from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.checkpoints import LIFETIME, MOST_WITHOUT_THREAD, hash_key
 from copilot_runtime.threads.codec import decode, encode
-from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.compact import compact, complete_log, prepend_head
 from copilot_runtime.threads.log_ids import (
     REMEMBERED_S,
     LogStatus,
     build_deletion_error,
     build_duplicate_error,
+    collect_names,
     digest_request,
+    index_by_name,
     is_duplicate,
 )
-from copilot_runtime.threads.message_ids import collect_names, index_by_name
-from copilot_runtime.threads.recovery import complete_log, prepend_head
 from copilot_runtime.threads.rows import (
     COLUMNS,
     build_new_rows,

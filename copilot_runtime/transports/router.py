@@ -14,15 +14,14 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.api.identity import set_current_identity
-from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest, ClientGone
-from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request, decode_headers
 from copilot_runtime.transports.streaming import WriteTimeout
-from copilot_runtime.transports.transport import Refusal, Transport, error_body
+from copilot_runtime.transports.transport import Refusal, RequestPolicy, Transport, error_body
 
 logger = logging.getLogger(__name__)
 
@@ -280,3 +279,41 @@ async def _refuse(request: Request, refusal: Refusal) -> None:
         await request.send({"type": "websocket.close", "code": code, "reason": reason})
     else:
         await request.respond_json(refusal.status, refusal.body, refusal.headers)
+
+
+class ChatUrls:
+    """Matches the URLs of chats: the runtime's URL for every client, and AG-UI's runs below it."""
+
+    def __init__(self, path: str) -> None:
+        self._urls = frozenset(spell_url(path))
+        self._has_page = not path
+        self._runs = f"{path}/agent/"
+
+    def match(self, scope: Scope) -> bool:
+        """Return `True` if a request is for one of these URLs.
+
+        If the runtime is at `/`, a GET request may be a browser that opens the page.
+        """
+        if scope["type"] != "http" or (self._has_page and scope["method"] == "GET"):
+            return False
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        return path in self._urls or path.startswith(self._runs)
+
+
+def spell_url(url: str) -> list[str]:
+    """Return a URL with and without a trailing slash, so that no redirect is needed."""
+    if url.endswith(":path}"):
+        return [url]
+    return [url, f"{url}/"] if url else ["/"]
+
+
+def normalize_path(path: str) -> str:
+    """Return the path without a trailing slash.
+
+    Raises `ConfigurationFailed` for a malformed path.
+    """
+    if not path.startswith("/"):
+        raise ConfigurationFailed(
+            f"The path {path!r} must begin with a slash.", hint=f"Write '/{path}'."
+        )
+    return path.rstrip("/")

@@ -1,4 +1,4 @@
-"""The interface of transports, the services that they use, and the lookup of configured ones."""
+"""The interfaces of transports and request policies, and the lookup of configured transports."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -192,3 +192,13 @@ def _build(item: Any, services: Services) -> Transport:
             hint="Subclass copilot_runtime.transports.transport.Transport.",
         )
     return transport
+
+
+class RequestPolicy:
+    """Observes every request to a transport. Override the methods you need."""
+
+    async def before(self, request: Request) -> None:
+        """Called once the caller is authenticated. Raise `LimitExceeded` to refuse the request."""
+
+    def after(self, request: Request, error: BaseException | None) -> None:
+        """Called after a response, or after a refusal or failure with `error`."""

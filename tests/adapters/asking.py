@@ -22,7 +22,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.base.errors import CopilotError
 from tests.adapters.contract.fakes import Fake
-from tests.wire.documents import WHEN
+from tests.wire.client import WHEN
 
 HELLO = TextMessage(id="u1", role="user", content="Hello")
 ACTIONS = [Action(name="setColor"), Action(name="setSize"), Action(name="set")]

@@ -29,7 +29,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError
-from copilot_runtime.extensions.generative_ui.a2ui.validation import validate_components
+from copilot_runtime.extensions.generative_ui.a2ui.operations import validate_components
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

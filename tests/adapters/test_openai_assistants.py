@@ -31,9 +31,7 @@ from tests.adapters.contract.fakes import (
 from tests.adapters.contract.openai_assistants_fake import RUN, THREAD, OpenAIAssistantsFake
 from tests.adapters.provider import whole
 from tests.in_one_test import in_one_test
-from tests.wire.client import Answer, client_of
-from tests.wire.documents import CHAT, PLAIN, WHEN, acting, chat, user
-from tests.wire.merge import merge
+from tests.wire.client import CHAT, PLAIN, WHEN, Answer, acting, chat, client_of, merge, user
 
 pytestmark = pytest.mark.anyio
 

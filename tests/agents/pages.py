@@ -5,9 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from copilot_runtime import CopilotRuntime, Settings
-from tests.wire.client import Client, client_of
-from tests.wire.documents import browser_action, chat
-from tests.wire.merge import merge
+from tests.wire.client import Client, browser_action, chat, client_of, merge
 from tests.wire_agui.http import Event
 
 Json = dict[str, Any]

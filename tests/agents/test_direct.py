@@ -1,15 +1,17 @@
 """One adapter and the actions at hand: turns, calls, results and when a run ends."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from copilot_runtime import action
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
+from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api import Action, Agent, ChatRequest, Parameters
 from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -19,6 +21,17 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.http.client import Exchange
+from tests.agents.remote import (
+    FINISHED,
+    STARTED,
+    Reply,
+    asked,
+    frame,
+    graph_agent,
+    remote_agent,
+    text,
+)
 from tests.in_one_test import in_one_test
 from tests.runs import forever, run_input
 
@@ -272,3 +285,49 @@ async def test_the_model_is_offered_what_it_may_call() -> None:
     await said(adapter, greet, BROWSER, *hidden)
 
     assert [offer.name for offer in adapter.requests[0].actions] == ["greet", "paint"]
+
+
+COUNT = 3_000
+CHUNK = {
+    "event": "on_chat_model_stream",
+    "run_id": "m",
+    "metadata": {"langgraph_node": "answer"},
+    "data": {"chunk": {"type": "AIMessageChunk", "id": "run-1", "content": "Hi"}},
+}
+PIECE = {"type": "TextMessageContent", "messageId": "m", "content": "x"}
+BLOCKS: dict[str, bytes] = {
+    "agui": b"".join(map(frame, [STARTED, *text("m", *"x" * COUNT), FINISHED])),
+    "langgraph": b"event: events\ndata: %b\n\n" % json.dumps(CHUNK).encode() * COUNT,
+    "remote": json.dumps(PIECE).encode() + b"\n" + (json.dumps(PIECE).encode() + b"\n") * COUNT,
+}
+
+
+AGENTS: dict[str, Callable[[], Agent]] = {
+    "agui": lambda: AguiAgent("http://127.0.0.1:9/agent"),
+    "langgraph": graph_agent,
+    "remote": remote_agent,
+}
+
+
+@in_one_test("name", BLOCKS)
+async def test_others_have_their_turn_within_a_block_of_thousands_of_events(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def enter(_: Exchange) -> Reply:
+        return Reply([BLOCKS[name]])
+
+    monkeypatch.setattr(Exchange, "__aenter__", enter)
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    events = [event async for event in AGENTS[name]().run(asked())]
+    other.cancel()
+
+    assert len(events) > COUNT
+    assert turns > COUNT / 100

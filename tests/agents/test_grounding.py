@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.agents.grounding import render_passages, retrieve_passages
+from copilot_runtime.agents.instructions import render_passages, retrieve_passages
 from copilot_runtime.api import (
     Action,
     ChatRequest,

@@ -28,8 +28,8 @@ from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
 from tests.extensions.frameworks.sdk_model import Output, PlayingModel
 from tests.extensions.frameworks.sdk_model import text as sdk_text
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, chat
-from tests.wire.documents import user as v1_user
+from tests.wire.client import PLAIN, chat
+from tests.wire.client import user as v1_user
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import browsing, serving
 

@@ -37,8 +37,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
 )
 from tests.in_one_test import in_one_test
-from tests.wire.client import client_of
-from tests.wire.documents import PLAIN, browser_action, chat, user
+from tests.wire.client import PLAIN, browser_action, chat, client_of, user
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.in_one_test import in_one_test
-from tests.threads.logs import run_of, told
+from tests.threads.recorded import run_of, told
 
 pytestmark = pytest.mark.anyio
 

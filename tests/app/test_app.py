@@ -27,9 +27,7 @@ from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import Thread, ThreadKey
 from tests.in_one_test import in_one_test
 from tests.runs import Says, forever
-from tests.wire.client import Client
-from tests.wire.documents import chat
-from tests.wire.merge import merge
+from tests.wire.client import Client, chat, merge
 
 pytestmark = pytest.mark.anyio
 HELLO = {"query": "{ hello }"}

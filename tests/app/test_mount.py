@@ -15,9 +15,7 @@ from starlette.websockets import WebSocketDisconnect
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate, say
 from tests.in_one_test import in_one_test
-from tests.wire.client import HEADERS, Client
-from tests.wire.documents import chat
-from tests.wire.merge import merge
+from tests.wire.client import HEADERS, Client, chat, merge
 
 pytestmark = pytest.mark.anyio
 PATH = "/api/copilotkit"

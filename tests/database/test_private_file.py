@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.database.sqlite.file import create_private_file
 from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore

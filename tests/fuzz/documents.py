@@ -1,7 +1,7 @@
 """GraphQL documents that are expensive, deep, long or wrong."""
 
 from tests.fuzz.mutate import MORE, Mutator
-from tests.wire.documents import AGENTS, CHAT, STATE
+from tests.wire.client import AGENTS, CHAT, STATE
 
 FIELDS = (
     *("hello", "a: hello", "availableAgents { agents { id name } }", "...F", "...G", "__typename"),

@@ -10,8 +10,7 @@ from starlette.types import ASGIApp, Message
 
 from tests.fuzz.documents import make_document
 from tests.fuzz.mutate import ODD, Mutator
-from tests.wire.client import ACCEPT, PATH
-from tests.wire.documents import AGENTS, PLAIN, STATE, WHEN, browser_action, chat, user
+from tests.wire.client import ACCEPT, AGENTS, PATH, PLAIN, STATE, WHEN, browser_action, chat, user
 from tests.wire_agui.http import connect_input, run_input
 from tests.wire_agui.http import user as agui_user
 

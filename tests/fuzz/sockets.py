@@ -8,8 +8,7 @@ from starlette.types import ASGIApp, Message
 
 from tests.fuzz.documents import make_document
 from tests.fuzz.mutate import ODD, Mutator
-from tests.wire.client import PATH
-from tests.wire.documents import PLAIN, data, user
+from tests.wire.client import PATH, PLAIN, data, user
 from tests.wire.test_subscriptions import QUERY
 
 Frame = str | bytes

@@ -25,8 +25,7 @@ from tests.adapters.contract.fakes import (
     Tokens,
     make_fake,
 )
-from tests.agents.offline import Reply, graph_agent, remote_agent
-from tests.agents.remote import FINISHED, STARTED, frame, text
+from tests.agents.remote import FINISHED, STARTED, Reply, frame, graph_agent, remote_agent, text
 from tests.fuzz.mutate import Mutator
 
 LINES = Path(__file__).parents[1] / "agents" / "remote_endpoint" / "recordings"

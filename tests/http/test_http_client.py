@@ -30,9 +30,7 @@ from copilot_runtime.http.client import Upstream
 from tests.adapters.provider import HANG, HEAD, RESET, Provider, Step, piece, serving, whole
 from tests.extensions.mcp.client.servers import serve as serve_mcp
 from tests.in_one_test import in_one_test
-from tests.wire.client import HEADERS, client_of
-from tests.wire.documents import chat, user
-from tests.wire.merge import merge
+from tests.wire.client import HEADERS, chat, client_of, merge, user
 from tests.wire_agui.server import serving as serving_app
 
 pytestmark = pytest.mark.anyio

@@ -132,7 +132,7 @@ NIGHTLY_TESTS = {
     "extensions/assistants/test_agent.py": (
         "test_a_template_cannot_take_the_memory_or_the_time_of_a_server"
     ),
-    "extensions/frameworks/test_langgraph_frames.py": (
+    "extensions/frameworks/test_langgraph_inprocess_people.py": (
         "test_a_large_event_of_many_lines_is_read_once"
     ),
     "extensions/generative_ui/test_a2ui_surfaces.py": (
@@ -144,8 +144,10 @@ NIGHTLY_TESTS = {
     "extensions/grpc/test_codegen.py": (
         "test_a_service_is_found_in_the_folder_where_the_server_starts"
     ),
-    "extensions/grpc/test_memory.py": "test_calls_that_have_ended_leave_nothing_to_the_collector",
-    "extensions/grpc/test_serve.py": "test_mistakes_are_one_sentence",
+    "extensions/grpc/test_knowledge.py": (
+        "test_calls_that_have_ended_leave_nothing_to_the_collector"
+    ),
+    "extensions/grpc/test_remote.py": "test_mistakes_are_one_sentence",
     "extensions/guardrails/test_phrases.py": "test_no_text_takes_long_to_be_judged",
     "extensions/knowledge/graph/test_example.py": "test_data_with_a_mistake_do_not_conform",
     "extensions/knowledge/graph/test_ontology.py": (
@@ -356,7 +358,7 @@ SLOW = (
     "agui/test_messages.py",
     "agui/test_patch.py",
     "base/test_jsontext.py",
-    "extensions/a2a/client/test_a2a_in_a_runtime.py",
+    "extensions/a2a/client/test_a2a_surfaces.py",
     "extensions/access/test_audit.py",
     "extensions/access/test_audit_dead_runs.py",
     "extensions/access/test_matrix.py",
@@ -373,7 +375,7 @@ SLOW = (
     "extensions/assistants/test_agent.py",
     "extensions/cluster/test_peers.py",
     "extensions/events/test_log.py",
-    "extensions/frameworks/test_langgraph_frames.py",
+    "extensions/frameworks/test_langgraph_inprocess_people.py",
     "extensions/frameworks/test_pydantic_ai.py",
     "extensions/generative_ui/test_a2ui_surfaces.py",
     "extensions/generative_ui/test_mcp_apps.py",

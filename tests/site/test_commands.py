@@ -23,8 +23,7 @@ from copilot_runtime.extensions.events.settings import EventSettings
 from copilot_runtime.extensions.settings import load_settings
 from tests.documents import ROOT, Block, blocks
 from tests.wire import test_nginx as proxy
-from tests.wire.client import PATH
-from tests.wire.documents import chat, user
+from tests.wire.client import PATH, chat, user
 from tests.wire.server import listening as serving
 from tests.wire_agui.http import Browser, run_input
 

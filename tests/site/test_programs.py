@@ -23,8 +23,7 @@ from copilot_runtime.base.errors import RateLimited
 from copilot_runtime.extensions.settings import load_settings
 from tests.documents import DOCS, ROOT, Block, blocks
 from tests.site.conftest import Names, Run
-from tests.wire.client import PATH
-from tests.wire.documents import PLAIN, browser_action, chat, user
+from tests.wire.client import PATH, PLAIN, browser_action, chat, user
 from tests.wire.server import listening as serving
 from tests.wire_agui.http import Answer, run_input
 from tests.wire_agui.http import text_of as said

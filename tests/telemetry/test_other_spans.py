@@ -14,7 +14,7 @@ from copilot_runtime.adapters.embeddings import create_embedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
 from copilot_runtime.adapters.scripted import ScriptedAdapter
-from copilot_runtime.agents import grounding
+from copilot_runtime.agents import instructions
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import ChatRequest, ModelEndpoint, Passage, RunInput
 from copilot_runtime.api.events import Events, Usage
@@ -144,7 +144,7 @@ async def test_a_search_that_takes_too_long_fails_its_span(
             await asyncio.Event().wait()
             return ()
 
-    monkeypatch.setattr(grounding, "_TIMEOUT", 0.01)
+    monkeypatch.setattr(instructions, "_TIMEOUT", 0.01)
     await retrieve(telemetry, Slow())
     assert spans.named("retrieval").attributes[semconv.ERROR_TYPE] == "TimeoutError"
 

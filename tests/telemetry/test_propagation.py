@@ -32,7 +32,7 @@ from tests.telemetry import environment_server
 from tests.telemetry.recorded import Spans
 from tests.telemetry.test_spans import PARENT
 from tests.transports.served import Echo
-from tests.wire.documents import data
+from tests.wire.client import data
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import PATH, serving
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.agents.title import generate_title
+from copilot_runtime.agents.side_requests import generate_title
 from copilot_runtime.api import hooks
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import AuthenticationFailed, NetworkError
@@ -20,8 +20,7 @@ from copilot_runtime.telemetry import LocalTelemetry, Span, semconv, work_under
 from copilot_runtime.testing import Client, say
 from tests.extensions.knowledge.uploads.chat import ask, question
 from tests.telemetry.recorded import Spans, find_violations
-from tests.wire.client import client_of
-from tests.wire.documents import PLAIN, chat
+from tests.wire.client import PLAIN, chat, client_of
 from tests.wire.upstream import HEAD, SILENCE, Upstream, call, finish, text, upstream
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from copilot_runtime import AguiAgent, CopilotRuntime, Settings
 from copilot_runtime.telemetry import NO_TELEMETRY, LocalTelemetry, Telemetry
 from tests.in_one_test import in_one_test
 from tests.telemetry.test_spans import Spans
-from tests.wire.documents import PLAIN, chat, data
+from tests.wire.client import PLAIN, chat, data
 from tests.wire.test_subscriptions import opened
 from tests.wire_agui.http import Answer, run_input
 from tests.wire_agui.server import PATH, Browser, Parrot, serving

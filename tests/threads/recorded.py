@@ -9,11 +9,18 @@ import pytest
 
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import RunInput
-from copilot_runtime.api.events import Event, RunStarted, TextMessageContent, TextMessageStart
+from copilot_runtime.api.events import (
+    Event,
+    RunFinished,
+    RunStarted,
+    TextMessageContent,
+    TextMessageStart,
+)
+from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.run_log import MemoryBus
-from copilot_runtime.threads.store import Segment, ThreadKey
+from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
 
 BEGUN = TextMessageStart(message_id="m")
 WORDS: Sequence[Event] = say(["one ", "two ", "three"], id="m")
@@ -99,3 +106,49 @@ async def until_it_raises(bus: Recorder, error: type[Exception], key: str = "r")
         while True:
             await bus.append(key, TextMessageContent(message_id="m", content="x"))
             await asyncio.sleep(0)
+
+
+KEY = ThreadKey("ann", "t")
+
+
+def user(id: str = "u", text: str = "Hi") -> TextMessage:
+    return TextMessage(id=id, role="user", content=text)
+
+
+def run_of(
+    key: ThreadKey = KEY, run_id: str = "r", messages: Sequence[Message] = (), **more: Any
+) -> RunInput:
+    return RunInput(
+        thread_id=key.id,
+        user=key.owner,
+        run_id=run_id,
+        messages=messages or [user()],
+        persist=True,
+        **more,
+    )
+
+
+def log_of(run: RunInput, *events: Event, new: Sequence[Message] = ()) -> list[Event]:
+    """Return a whole log of a run; without events it says hello."""
+    head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=new)
+    return [head, *(events or say(["Hel", "lo"], id=f"m-{run.run_id}")), RunFinished()]
+
+
+async def told(store: ThreadStore, run: RunInput, *events: Event) -> Sequence[Message]:
+    """Begin a run, write it, end it. Return what was new in the request."""
+    new = await store.begin(run)
+    log = log_of(run, *events, new=new)
+    await store.write([Segment(log_id=run.log_id, events=log[:-1])])
+    await store.write([Segment(log_id=run.log_id, events=log[-1:], whole=log)])
+    return new
+
+
+ANNS = ThreadQuery(owner="ann")
+
+
+async def listed(store: ThreadStore, query: ThreadQuery = ANNS) -> list[str]:
+    return [thread.key.id for thread in (await store.list(query)).threads]
+
+
+def threads(*ids: str, owner: str = "ann") -> Sequence[ThreadKey]:
+    return [ThreadKey(owner, id) for id in ids]

@@ -14,7 +14,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
 from tests.in_one_test import in_one_test
-from tests.threads.logs import KEY, listed, run_of, threads, told
+from tests.threads.recorded import KEY, listed, run_of, threads, told
 
 pytestmark = pytest.mark.anyio
 

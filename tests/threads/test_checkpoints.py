@@ -11,7 +11,7 @@ from copilot_runtime.api.run_input import CheckpointKey
 from copilot_runtime.threads import STORES, checkpoints
 from copilot_runtime.threads.store import ThreadStore
 from tests.in_one_test import in_one_test
-from tests.threads.logs import KEY, run_of, told
+from tests.threads.recorded import KEY, run_of, told
 
 pytestmark = pytest.mark.anyio
 

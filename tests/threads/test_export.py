@@ -16,13 +16,13 @@ from copilot_runtime.adapters.scripted import call
 from copilot_runtime.api.events import AgentState, RunFailed
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.cli.main import cli
+from copilot_runtime.threads.compact import INTERRUPTED
 from copilot_runtime.threads.export import ImportProgress, export_threads, import_threads
 from copilot_runtime.threads.memory import MemoryThreads
-from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadStore
 from tests.in_one_test import in_one_test
-from tests.threads.logs import KEY, log_of, run_of, told, user
+from tests.threads.recorded import KEY, log_of, run_of, told, user
 
 pytestmark = pytest.mark.anyio
 

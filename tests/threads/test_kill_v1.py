@@ -19,9 +19,7 @@ import pytest
 
 from tests.conformance.v2.oracle import Oracle
 from tests.threads.kills import KILLS, Frame, Server, asked, by_run, kill_amid, started
-from tests.wire.client import HEADERS
-from tests.wire.documents import WHEN, chat, user
-from tests.wire.merge import Json, merge
+from tests.wire.client import HEADERS, WHEN, Json, chat, merge, user
 
 CHATS = 12
 

@@ -6,7 +6,7 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
 from tests.in_one_test import in_one_test
-from tests.threads.logs import listed, run_of, threads, told
+from tests.threads.recorded import listed, run_of, threads, told
 
 pytestmark = pytest.mark.anyio
 

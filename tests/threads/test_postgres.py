@@ -13,16 +13,16 @@ import pytest
 
 from copilot_runtime.base.errors import Interrupted, MissingPackage, Misuse, StoreFailed, ThreadBusy
 from copilot_runtime.database.postgres import pool
-from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.postgres import PostgresThreads, connection
-from copilot_runtime.threads.recovery import INTERRUPTED
+from copilot_runtime.threads.compact import INTERRUPTED, compact
+from copilot_runtime.threads.postgres import PostgresThreads
+from copilot_runtime.threads.postgres import store as postgres_store
 from copilot_runtime.threads.store import Segment
 from copilot_runtime.threads.transactions import ServerLost, Transaction
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.planner.crew import wait_until
 from tests.in_one_test import in_one_test
 from tests.threads.cluster import Cluster
-from tests.threads.logs import KEY, log_of, run_of, told, user
+from tests.threads.recorded import KEY, log_of, run_of, told, user
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def begun(store: PostgresThreads) -> object:
 async def test_a_server_that_was_silent_for_too_long_writes_nothing_more(
     store: PostgresThreads, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
+    monkeypatch.setattr(postgres_store, "_BEAT", 1_000_000)  # as if it hung
     log = log_of(run_of(), new=await store.begin(run_of()))
     await store.write([Segment(log_id="r", events=log[:3])])
     await change(database, f"UPDATE copilot_servers SET until = {time_ns() // 1000 - 1}")
@@ -97,7 +97,7 @@ async def test_a_server_that_was_silent_for_too_long_writes_nothing_more(
 async def test_a_server_that_was_taken_for_dead_is_dead_for_all_though_its_lock_is_held(
     store: PostgresThreads, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
+    monkeypatch.setattr(postgres_store, "_BEAT", 1_000_000)  # as if it hung
     await store.begin(run_of())
     await change(database, f"UPDATE copilot_servers SET until = {time_ns() // 1000 - 1}")
     async with closing(PostgresThreads(database)) as other:
@@ -109,9 +109,9 @@ async def test_a_server_that_was_taken_for_dead_is_dead_for_all_though_its_lock_
 async def test_a_server_that_hangs_in_a_transaction_holds_up_nobody_for_long(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
+    monkeypatch.setattr(postgres_store, "_BEAT", 1_000_000)  # as if it hung
     monkeypatch.setattr(pool, "_IDLE", {"idle_in_transaction_session_timeout": "100"})
-    link = connection.Link(database, 1)
+    link = postgres_store.Link(database, 1)
     await link.open()
     await change(database, f"UPDATE copilot_servers SET until = {time_ns() // 1000 - 1}")
     begins, goes_on = asyncio.Event(), asyncio.Event()
@@ -256,7 +256,7 @@ async def test_an_outage_is_in_the_log_once_and_so_is_its_end(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(connection, "_BEAT", 0.01)
+    monkeypatch.setattr(postgres_store, "_BEAT", 0.01)
     await store.open()
     await asyncio.to_thread(cluster.stop)
     await wait_until(lambda: len(caplog.messages) > 0)
@@ -290,7 +290,7 @@ async def test_a_connection_that_the_database_ended_is_named_as_that_in_the_log(
 async def test_a_server_shows_life_again_after_an_outage_longer_than_it_is_waited_for(
     store: PostgresThreads, database: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_BEAT", 0.01)
+    monkeypatch.setattr(postgres_store, "_BEAT", 0.01)
     monkeypatch.setattr(pool, "_PATIENCE", 0.01)
     await store.open()
     await asyncio.to_thread(cluster.stop)

@@ -23,14 +23,13 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed, ThreadBusy
 from copilot_runtime.database import server_locks as servers
-from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.recovery import INTERRUPTED
+from copilot_runtime.threads.compact import INTERRUPTED, compact
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.sqlite import store as sqlite_store
 from copilot_runtime.threads.store import Segment
 from tests.in_one_test import in_one_test
 from tests.processes import Program, running
-from tests.threads.logs import KEY, log_of, run_of, told, user
+from tests.threads.recorded import KEY, log_of, run_of, told, user
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +38,7 @@ OTHER = """
 import asyncio, sys
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment
-from tests.threads.logs import log_of, run_of
+from tests.threads.recorded import log_of, run_of
 
 async def main():
     store = SqliteThreads(sys.argv[1])

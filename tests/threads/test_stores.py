@@ -34,7 +34,7 @@ from copilot_runtime.base.errors import Misuse, NotFound, ThreadBusy
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
 from tests.in_one_test import in_one_test
-from tests.threads.logs import KEY, listed, log_of, run_of, threads, told, user
+from tests.threads.recorded import KEY, listed, log_of, run_of, threads, told, user
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from copilot_runtime.base.errors import ErrorContext, NetworkError
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadStore
 from tests.in_one_test import in_one_test
-from tests.wire.documents import AGENTS, CHAT, PLAIN, chat
+from tests.wire.client import AGENTS, CHAT, PLAIN, chat
 from tests.wire_agui.http import connect_input, run_input
 
 SECRET = "xylophone-42"

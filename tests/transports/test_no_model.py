@@ -4,14 +4,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi import Depends, FastAPI, HTTPException, Request
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.hooks import Hooks
+from tests.extensions.mcp.server.clients import over_http, text_of
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, chat
-from tests.wire_agui.http import run_input
+from tests.transports.served import runtime_of
+from tests.wire.client import PLAIN, chat
+from tests.wire_agui.http import Browser, run_input
+from tests.wire_agui.server import PATH, serving
+
+pytestmark = pytest.mark.anyio
 
 doors = pytest.mark.parametrize("door", ["agui", "graphql"])
 
@@ -71,3 +77,28 @@ def test_a_hook_may_choose_the_agent_where_there_is_no_model(door: str) -> None:
         if door == "agui":
             path, body = "/agent/clerk/run", run_input()
         assert "Hello" in client.post(f"/graphql{path}", json=body).text
+
+
+def signed_in(request: Request) -> None:
+    if "authorization" not in request.headers:
+        raise HTTPException(401)
+
+
+def application() -> FastAPI:
+    app = FastAPI()
+    runtime_of().mount(app, PATH, dependencies=[Depends(signed_in)])
+    return app
+
+
+async def test_the_remote_endpoint_is_there_for_who_may_come_in() -> None:
+    body = {"name": "add", "arguments": {"a": 1}}
+    async with serving(application()) as port:
+        refused = await Browser(port).ask("POST", "/actions/execute", body)
+        welcome = await Browser(port).signed_in("ann").ask("POST", "/actions/execute", body)
+    assert (refused.status, welcome.json()) == (401, {"result": "2"})
+
+
+async def test_the_mcp_server_is_there_too() -> None:
+    headers = {"authorization": "Bearer ann"}
+    async with serving(application()) as port, over_http(Browser(port), headers) as session:
+        assert text_of(await session.call_tool("add", {"a": 1})) == "2"

@@ -13,7 +13,7 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import ConfigurationFailed
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, WHEN, chat, user
+from tests.wire.client import PLAIN, WHEN, chat, user
 from tests.wire_agui.http import run_input
 
 PROMPT = "You are the clerk of a bookshop."

@@ -1,11 +1,15 @@
 """What a page asks of the model reaches the adapter through both doors, where it may ask."""
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from time import process_time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
@@ -13,8 +17,9 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Parameters
 from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.transports.body import has_more_values
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, chat, user
+from tests.wire.client import PLAIN, chat, user
 from tests.wire_agui.http import run_input
 
 WISHES = {
@@ -222,3 +227,44 @@ def test_an_agent_has_parameters_of_its_own(door: str) -> None:
             client.post("/graphql/agent/clerk/run", json=run_input())
     (request,) = model.requests
     assert request.parameters == Parameters(model="small", temperature=0.1)
+
+
+TEXTS = st.text(st.sampled_from(['"', "\\", ",", "[", "{", "a", "\n", "\ud800"]))
+VALUES = st.recursive(
+    st.one_of(st.none(), st.integers(), TEXTS),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(TEXTS, inner)),
+)
+
+
+def count(value: Any) -> int:
+    """Return how many brackets open and how many commas stand in the JSON of a value."""
+    if not isinstance(value, list | dict):
+        return 0
+    members = [*value.values()] if isinstance(value, dict) else value
+    return 1 + max(len(members) - 1, 0) + sum(map(count, members))
+
+
+@given(value=VALUES, indent=st.sampled_from([None, 1]), ascii=st.booleans())
+def test_commas_and_brackets_in_texts_are_no_values(
+    value: Any, indent: int | None, ascii: bool
+) -> None:
+    data = json.dumps(value, indent=indent, ensure_ascii=ascii).encode(errors="surrogatepass")
+
+    assert [has_more_values(data, most) for most in range(count(value) + 2)] == [
+        *[True] * count(value),
+        False,
+        False,
+    ]
+
+
+@in_one_test(
+    "start",
+    [b'"', b'"' * 3_000_000, b'"\\', b" ", b'"a,', b'\\"', b'"\\",' * 600_000],
+    ids=["text", "quotes", "backslash", "space", "commas", "not in a text", "escapes"],
+)
+def test_what_is_no_json_is_read_through_once(start: bytes) -> None:
+    began = process_time()
+    has_more_values(start + b"," * 300_000 + b" " * (4_000_000 - len(start)), 250_000)
+    has_more_values(start + b" ," * 2_000_000, 1_900_000)
+
+    assert process_time() - began < 5  # and not for hours

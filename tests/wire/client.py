@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from starlette.applications import Starlette
 from starlette.types import Message
@@ -194,3 +196,93 @@ async def client_of(runtime: CopilotRuntime) -> AsyncGenerator[Client, None]:
     app = runtime.app(path=PATH)
     async with app.router.lifespan_context(app):
         yield Client(app)
+
+
+FOLDER = Path(__file__).parents[1] / "conformance" / "v1" / "client-documents"
+CHAT = (FOLDER / "generateCopilotResponse.graphql").read_text()
+AGENTS = (FOLDER / "availableAgents.graphql").read_text()
+STATE = (FOLDER / "loadAgentState.graphql").read_text()
+
+PLAIN = re.sub(r" @(defer|stream)", "", CHAT)
+"""The chat without incremental delivery."""
+
+WHEN = "2026-01-01T00:00:00.000Z"
+
+
+def user(content: str = "Hi", id: str = "user-1") -> dict[str, Any]:
+    """Return a message of the person."""
+    return {"id": id, "createdAt": WHEN, "textMessage": {"role": "user", "content": content}}
+
+
+def browser_action(name: str = "setColor") -> dict[str, Any]:
+    """Return an action the browser offers."""
+    schema = '{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}'
+    return {"name": name, "description": "", "jsonSchema": schema, "available": "enabled"}
+
+
+def data(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the input of a chat turn."""
+    return {
+        "frontend": {"actions": [], "url": "http://localhost:3000/"},
+        "threadId": "thread-1",
+        "runId": None,
+        "extensions": {},
+        "metaEvents": [],
+        "messages": list(messages) or [user()],
+        "metadata": {"requestType": "Chat"},
+        "agentStates": [],
+        "forwardedParameters": {},
+        "context": [],
+        **more,
+    }
+
+
+def chat(*messages: dict[str, Any], query: str = CHAT, **more: Any) -> dict[str, Any]:
+    """Return the body of a chat turn."""
+    return {
+        "operationName": "generateCopilotResponse",
+        "query": query,
+        "variables": {"data": data(*messages, **more), "properties": {}},
+    }
+
+
+def acting(query: str = CHAT, **more: Any) -> dict[str, Any]:
+    """Return the body of a chat turn of a page that offers the action setColor."""
+    frontend = {"actions": [browser_action()], "url": "http://localhost:3000/"}
+    return chat(query=query, frontend=frontend, **more)
+
+
+Json = dict[str, Any]
+
+
+def merge(payloads: Sequence[Json]) -> Json:
+    """Return the data a client ends up with."""
+    data: Json = payloads[0]["data"]
+    for payload in payloads[1:]:
+        assert not {"pending", "completed", "errors"} & payload.keys(), payload
+        for patch in payload.get("incremental", ()):
+            assert "id" not in patch, patch
+            _apply(data, patch)
+    return data
+
+
+def _apply(data: Json, patch: Json) -> None:
+    *path, last = patch["path"]
+    target: Any = data
+    for key in path:
+        target = target[key]
+    if "items" in patch:
+        for offset, item in enumerate(patch["items"]):
+            index = last + offset
+            assert index == len(target), f"item {index} of {len(target)}"
+            target.append(item)
+    else:
+        _deep(target[last], patch["data"])
+
+
+def _deep(target: Json, more: Json) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(target.get(key), dict):
+            _deep(target[key], cast(Json, value))
+        else:
+            target[key] = value

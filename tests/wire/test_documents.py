@@ -7,9 +7,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, action
 from tests.in_one_test import in_one_test
-from tests.wire.client import Client, client_of
-from tests.wire.documents import CHAT, PLAIN, WHEN, chat, user
-from tests.wire.merge import merge
+from tests.wire.client import CHAT, PLAIN, WHEN, Client, chat, client_of, merge, user
 from tests.wire.upstream import HEAD, Upstream, call, finish, text
 
 pytestmark = pytest.mark.anyio

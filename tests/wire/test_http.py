@@ -9,8 +9,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from tests.in_one_test import in_one_test
-from tests.wire.client import ACCEPT, HEADERS, PATH, Client, client_of
-from tests.wire.documents import PLAIN, chat, data, user
+from tests.wire.client import ACCEPT, HEADERS, PATH, PLAIN, Client, chat, client_of, data, user
 from tests.wire.upstream import Upstream
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,20 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import ErrorContext
 from copilot_runtime.transports.graphql import server
 from tests.in_one_test import in_one_test
-from tests.wire.client import HEADERS, Answer, Client, client_of, parts
-from tests.wire.documents import AGENTS, CHAT, PLAIN, browser_action, chat, user
-from tests.wire.merge import merge
+from tests.wire.client import (
+    AGENTS,
+    CHAT,
+    HEADERS,
+    PLAIN,
+    Answer,
+    Client,
+    browser_action,
+    chat,
+    client_of,
+    merge,
+    parts,
+    user,
+)
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, saying, text
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime
 from tests.processes import running
-from tests.wire.client import HEADERS, PATH
-from tests.wire.documents import chat
+from tests.wire.client import HEADERS, PATH, chat
 from tests.wire.server import listening
 from tests.wire.upstream import HEAD, Step, Upstream, finish, text
 

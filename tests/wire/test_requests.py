@@ -17,9 +17,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.api.run_input import GuardrailRules
 from tests.in_one_test import in_one_test
-from tests.wire.client import HEADERS, Answer, Client, client_of
-from tests.wire.documents import AGENTS, STATE, WHEN, chat
-from tests.wire.merge import merge
+from tests.wire.client import AGENTS, HEADERS, STATE, WHEN, Answer, Client, chat, client_of, merge
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,7 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import RUN_FAILED, ErrorContext
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.in_one_test import in_one_test
-from tests.wire.client import PATH, Client
-from tests.wire.documents import PLAIN, data
+from tests.wire.client import PATH, PLAIN, Client, data
 from tests.wire.server import listening
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, refusing, saying, text
 

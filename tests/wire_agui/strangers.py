@@ -13,7 +13,7 @@ from copilot_runtime import Events, RunInput
 from copilot_runtime.adapters.scripted import Gate, say
 from copilot_runtime.api.events import AgentState, Interrupt
 from copilot_runtime.base.errors import AuthenticationFailed
-from tests.wire.documents import STATE, chat
+from tests.wire.client import STATE, chat
 from tests.wire_agui.http import Answer, Browser, Event, connect_input, run_input
 from tests.wire_agui.server import Parrot
 

@@ -16,8 +16,8 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import Misuse
 from tests.agents.pages import GIVEN, answered, failure, questions
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, chat
-from tests.wire.documents import user as v1_user
+from tests.wire.client import PLAIN, chat
+from tests.wire.client import user as v1_user
 from tests.wire_agui.http import Browser, Event, text_of, user
 from tests.wire_agui.server import PATH, browsing, serving
 

@@ -12,7 +12,7 @@ from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.api.agent import SupportsRun
 from copilot_runtime.runtime.run import Run
 from tests.in_one_test import in_one_test
-from tests.wire.documents import chat
+from tests.wire.client import chat
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
 
@@ -224,7 +224,7 @@ async def test_an_agui_run_goes_on_where_v1_ended() -> None:
 
 async def _v1(browser: Browser) -> bytes:
     from tests.wire.client import HEADERS
-    from tests.wire.documents import user as asked
+    from tests.wire.client import user as asked
 
     body = chat(asked("v1", "v1-user"), threadId="t")
     return (await browser.ask("POST", "", body, HEADERS)).body

@@ -21,8 +21,8 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, chat
-from tests.wire.documents import user as v1_user
+from tests.wire.client import PLAIN, chat
+from tests.wire.client import user as v1_user
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
 

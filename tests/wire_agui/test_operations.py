@@ -10,8 +10,7 @@ from starlette.requests import HTTPConnection, Request
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.agents.direct import DirectAgent
 from tests.in_one_test import in_one_test, in_sum
-from tests.wire.client import HEADERS
-from tests.wire.documents import chat
+from tests.wire.client import HEADERS, chat
 from tests.wire_agui.http import Browser, run_input, text_of
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
 

@@ -150,7 +150,7 @@ class HeldThreads(MemoryThreads):
 async def test_a_run_that_ends_while_the_store_is_read_is_seen_once(
     late: bool, transport: str
 ) -> None:
-    from tests.wire.documents import chat
+    from tests.wire.client import chat
 
     store, gate = HeldThreads(), Gate()
     store.late = late

@@ -15,7 +15,7 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from tests.in_one_test import in_one_test
-from tests.wire.documents import data, user
+from tests.wire.client import data, user
 from tests.wire.test_subscriptions import QUERY
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving

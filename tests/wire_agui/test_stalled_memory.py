@@ -22,7 +22,7 @@ LIMIT = 2.0
 MEGABYTE = 1024 * 1024
 
 THREADS = {"texts": "Hi", "text": "Hi", "result": "Hi", "state": "Hi", "question": "x" * SIZE}
-REQUESTS = [
+MEMORY_REQUESTS = [
     *((thread, "POST", "/agent/default/connect") for thread in THREADS),
     ("result", "GET", "/threads/result/messages"),
 ]
@@ -57,7 +57,7 @@ def sockets(server: Program) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc of Linux")
-@in_one_test(("thread", "method", "path"), REQUESTS)
+@in_one_test(("thread", "method", "path"), MEMORY_REQUESTS)
 async def test_forty_readers_that_stall_cost_little_and_lose_their_connections(
     thread: str, method: str, path: str, server: Program, port: int
 ) -> None:

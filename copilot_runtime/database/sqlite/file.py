@@ -1,6 +1,9 @@
 """The file in which SQLite keeps threads: how it is opened, and what can be wrong with it."""
 
+import errno
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +11,6 @@ from secrets import token_hex
 from typing import Literal
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
-from copilot_runtime.database.private_file import create_private_file
 
 Durability = Literal["NORMAL", "FULL"]
 
@@ -249,3 +251,24 @@ def _list_statements(connection: sqlite3.Connection, version: int) -> Iterator[s
 def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return version
+
+
+_CREATING = threading.Lock()
+
+
+def create_private_file(path: Path) -> None:
+    """Make an empty file that only its owner may read and write, unless there is a file.
+
+    One that exists is not opened. When a process closes a file, all its POSIX locks on that file
+    end, those of other connections of SQLite among them: another process would then take itself for
+    the last one, and delete the log (`-wal`) into which this process still writes. Raises `OSError`
+    where no file can be made, or what is there is a folder.
+    """
+    target = os.path.realpath(path)  # a link to a file that is not there yet will do
+    with _CREATING:  # nobody else in this process opens the new file before it is closed here
+        try:
+            os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if Path(target).is_dir():
+                code = errno.EISDIR
+                raise IsADirectoryError(code, os.strerror(code), str(path)) from None

@@ -30,8 +30,8 @@ from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.security.schemes import SchemeChain
 from copilot_runtime.threads.store import DeadRun
-from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import RequestPolicy
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.access.limits.counters import Counters

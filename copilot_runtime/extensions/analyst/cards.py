@@ -16,8 +16,8 @@ from copilot_runtime.base.jsonvalue import (
 from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
 from copilot_runtime.extensions.analyst.charts.terminal import format_number
 from copilot_runtime.extensions.analyst.results import Chart
-from copilot_runtime.extensions.generative_ui.a2ui.components import Surface, escape_markdown
 from copilot_runtime.extensions.generative_ui.a2ui.operations import Operation
+from copilot_runtime.extensions.generative_ui.cards import Surface, escape_markdown
 
 logger = logging.getLogger(__name__)
 

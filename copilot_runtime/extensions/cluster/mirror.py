@@ -26,7 +26,7 @@ from copilot_runtime.api.events import (
     TextMessageStart,
 )
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.threads.recovery import INTERRUPTED
+from copilot_runtime.threads.compact import INTERRUPTED
 from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import ThreadKey
 

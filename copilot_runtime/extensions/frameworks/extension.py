@@ -18,7 +18,7 @@ class FrameworksExtension(Extension):
         offers = ["remote_endpoint"] if narrow_settings(core.settings).serve_remote else []
         if not urls:
             return Contribution(transports=offers)
-        from copilot_runtime.extensions.frameworks.remote.agents import (
+        from copilot_runtime.extensions.frameworks.remote.endpoint import (
             AgentResolver,
             coerce_endpoints,
         )

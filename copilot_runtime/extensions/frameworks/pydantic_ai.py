@@ -14,7 +14,7 @@ from copilot_runtime.agents.agui_inprocess import (
     translate_agui_events,
     upgrade_parts,
 )
-from copilot_runtime.agents.system_message import build_system_message
+from copilot_runtime.agents.instructions import build_system_message
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events

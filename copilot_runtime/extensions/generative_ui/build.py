@@ -13,7 +13,7 @@ from copilot_runtime.extensions.generative_ui.cards import CardMiddleware
 from copilot_runtime.extensions.generative_ui.mcp_apps.middleware import McpAppsMiddleware
 from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import AppProxy
 from copilot_runtime.extensions.generative_ui.mcp_apps.tokens import LoadSecret
-from copilot_runtime.extensions.generative_ui.open_generative_ui.middleware import (
+from copilot_runtime.extensions.generative_ui.open_generative_ui import (
     OpenGenerativeUiMiddleware,
 )
 from copilot_runtime.extensions.generative_ui.options import (
@@ -31,7 +31,7 @@ from copilot_runtime.extensions.generative_ui.settings import (
     McpAppsSettings,
     OpenGenerativeUiSettings,
 )
-from copilot_runtime.extensions.mcp.client.allowlist import McpAllowlist
+from copilot_runtime.extensions.mcp.client.server import McpAllowlist
 from copilot_runtime.extensions.mcp.client.source import McpServer
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 

@@ -20,7 +20,7 @@ from copilot_runtime.extensions.generative_ui.parse import (
 )
 from copilot_runtime.extensions.mcp.client.source import McpAllowlist
 from copilot_runtime.extensions.settings import narrow_settings
-from copilot_runtime.transports.agui.proxy import AppRequests
+from copilot_runtime.transports.agui.decode import AppRequests
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
 

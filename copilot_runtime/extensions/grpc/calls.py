@@ -39,9 +39,8 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest
-from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Refusal
+from copilot_runtime.transports.transport import Refusal, RequestPolicy
 
 logger = logging.getLogger(__name__)
 

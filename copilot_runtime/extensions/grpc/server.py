@@ -29,8 +29,7 @@ from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest
-from copilot_runtime.transports.policy import RequestPolicy
-from copilot_runtime.transports.transport import Services
+from copilot_runtime.transports.transport import RequestPolicy, Services
 
 logger = logging.getLogger(__name__)
 

@@ -1,14 +1,17 @@
-"""The base class of services, and the context of a call."""
+"""The base class of services, the context of a call, and JSON values as `Struct`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.struct_pb2 import Struct, Value
 from starlette.types import Scope
 
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
+from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.transports.transport import Services
 
@@ -87,3 +90,42 @@ def check_text(name: str, text: str, most: int = 10_000) -> str:
     if len(text) > most:
         raise Misuse(f"{name} has {len(text)} characters; {most} are allowed.")
     return text
+
+
+_MAX_DEPTH = 90
+_EXACT = 2**53
+"""The largest integer up to which all integers are exact as doubles."""
+
+
+def read_struct(struct: Struct) -> dict[str, Any]:
+    """Return an object, with whole numbers as integers."""
+    return cast("dict[str, Any]", _restore(MessageToDict(struct)))
+
+
+def build_struct(value: Mapping[str, Any]) -> Struct:
+    """Return an object as a `Struct`; values that are too deep or no JSON become strings."""
+    struct = Struct()
+    for name, one in value.items():
+        struct.fields[name].CopyFrom(_build(one))
+    return struct
+
+
+def _build(value: Any) -> Value:
+    if isinstance(value, int) and abs(value) > _EXACT:
+        return Value(string_value=str(value))
+    try:
+        return ParseDict(loads(dumps(value)), Value(), max_recursion_depth=_MAX_DEPTH)
+    except (ParseError, ValueError, TypeError, RecursionError):
+        return Value(string_value=str(value))
+
+
+def _restore(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer() and abs(value) <= _EXACT:
+            return int(value)
+        case dict():
+            return {name: _restore(one) for name, one in value.items()}
+        case list():
+            return [_restore(one) for one in value]
+        case _:
+            return value

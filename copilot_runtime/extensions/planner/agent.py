@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from copilot_runtime.adapters.chat_span import stream_chat
 from copilot_runtime.agents.instructions import (
     Instructions,
+    build_system_message,
     check_instructions,
     resolve_instructions,
 )
-from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.agent import Agent

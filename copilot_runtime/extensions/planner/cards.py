@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, as_text
-from copilot_runtime.extensions.generative_ui.a2ui.components import Surface, escape_markdown
 from copilot_runtime.extensions.generative_ui.a2ui.operations import Operation
+from copilot_runtime.extensions.generative_ui.cards import Surface, escape_markdown
 
 MOST_TASKS = 200
 """Tasks that a card shows, which a page draws at once."""

@@ -10,9 +10,12 @@ from time import time
 from typing import Any, TypeVar
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
-from copilot_runtime.database.private_file import create_private_file
 from copilot_runtime.database.server_locks import Server, is_alive, remove_stale_locks
-from copilot_runtime.database.sqlite.file import build_failure, build_later_error
+from copilot_runtime.database.sqlite.file import (
+    build_failure,
+    build_later_error,
+    create_private_file,
+)
 from copilot_runtime.database.sqlite.workers import Work, Writer
 from copilot_runtime.extensions.planner.events import (
     PlanEntry,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, cast
 
-from copilot_runtime.agents.grounding import SOURCES
+from copilot_runtime.agents.instructions import SOURCES
 from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.api.events import Activity, Event
 from copilot_runtime.api.messages import Message, ResultMessage

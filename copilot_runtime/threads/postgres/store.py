@@ -1,14 +1,215 @@
 """Threads in PostgreSQL: the store for servers on several machines."""
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from functools import partial
+from itertools import count
 from time import monotonic
+from typing import Any, TypeVar
 
+from copilot_runtime.base.errors import StoreFailed
+from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.threads.database import DatabaseThreads
-from copilot_runtime.threads.postgres.connection import Link
-from copilot_runtime.threads.postgres.schema import LEASE
+from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, prepare
+from copilot_runtime.threads.postgres.transaction import PostgresTransaction
 from copilot_runtime.threads.store import Segment
-from copilot_runtime.threads.transactions import Place, write_segments
+from copilot_runtime.threads.transactions import Place, ServerLost, write_segments
+
+T = TypeVar("T")
+
+_BEAT = 1.0
+"""Seconds between two signs of life."""
+
+_TIMEOUT = 30.0
+"""Seconds for a statement: the database may be gone without a word, and another be in its place."""
+
+_MEMORY = 24 * 60 * 60
+"""Seconds after which a server that died is forgotten; by then its connections have ended."""
+
+logger = logging.getLogger("copilot_runtime.threads")
+
+
+class Link:
+    """A pool, and one connection whose lock shows the other servers that this one is alive.
+
+    It also writes a sign of life into the database every second. A server that is silent for
+    longer than its lease, or loses its lock, is taken for dead by the others: they end its runs,
+    and it goes on as another server.
+    """
+
+    def __init__(
+        self, url: str, connections: int, *, on_renewal: Callable[[], None] = lambda: None
+    ) -> None:
+        self._pool = Pool(url, connections, timeout=_TIMEOUT)
+        self._on_renewal = on_renewal
+        self._lock_holder: Any = None
+        self._restoring: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._renewing = asyncio.Lock()
+        self.server = 0
+
+    async def open(self) -> None:
+        """Connect, make the tables, and take this server's number and lock."""
+
+        async def connect() -> None:
+            await self._pool.open(prepare)
+            await self._become_server()
+            await self._pool.execute(_delete_old_servers)
+
+        try:
+            await self._pool.retry(connect)
+        except BaseException:
+            await self.close()
+            raise
+        self._beating = asyncio.create_task(self._beat(), name="show life", context=Context())
+
+    async def do(
+        self,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+        *,
+        reading: bool = False,
+        is_one_statement: bool = False,
+    ) -> T:
+        """Do work in a transaction, as a pool does; one statement is a transaction of its own.
+
+        Raises `ServerLost` if others have taken this server for dead; it goes on as another one.
+        """
+        server, attempts = self.server, count()
+
+        async def attempt(connection: Any) -> T:
+            may_be_done = next(attempts) > 0
+            return await work(PostgresTransaction(connection, server, may_be_done=may_be_done))
+
+        try:
+            if is_one_statement:
+                return await self._pool.execute(attempt)
+            return await self._pool.do(attempt, reading=reading)
+        except ServerLost:
+            await self._renew(server)
+            raise
+
+    async def check(self) -> None:
+        """See whether the tables can be read and written. Raises `StoreReadOnly` for the latter."""
+        await self._pool.execute(_read_nothing)
+        await self._pool.check_writable()
+
+    async def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        if self._restoring:
+            self._restoring.cancel()
+            await asyncio.wait([self._restoring])
+        holder, self._lock_holder = self._lock_holder, None
+        if holder is not None and not holder.is_closed():
+            with contextlib.suppress(*self._pool.errors):
+                # the database takes a moment to notice the end of a connection
+                await holder.execute(
+                    "DELETE FROM copilot_servers WHERE id = $1", self.server, timeout=5
+                )
+                await holder.execute("SELECT pg_advisory_unlock_all()", timeout=5)
+                await holder.close(timeout=5)
+            holder.terminate()  # if it could not be closed, such as one that cannot write
+        self._pool.close()
+
+    async def _renew(self, lost: int) -> None:
+        """Go on as another server than the one that is lost, and return once that is so."""
+        async with self._renewing:
+            if lost != self.server:
+                return
+            await self._pool.retry(self._become_server)
+        logger.warning("The other servers took this one for dead. It goes on as another one.")
+        self._on_renewal()
+
+    async def _become_server(self) -> None:
+        """Take a number that no other server has, and its lock."""
+        # at random, because the locks of all programs in a database are in one space
+        server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
+        holder = await self._take_lock(server)
+        try:
+            await self._show_life(server)
+        except BaseException:
+            holder.terminate()
+            raise
+        before, self.server = self._lock_holder, server  # others find now that it is alive
+        self._hold(holder)
+        if before is not None:
+            before.terminate()  # the lock of what this server was
+
+    async def _beat(self) -> None:
+        """Show the other servers that this one is alive, until it ends."""
+        while True:
+            await asyncio.sleep(_BEAT)
+            try:
+                await self._show_life(self.server, is_new=False)
+                self._pool.note_write()
+            except StoreFailed as error:
+                self._pool.note_failure(error)
+
+    async def _show_life(self, server: int, *, is_new: bool = True) -> None:
+        """Write that a server is alive; unless it is new, only if nobody takes it for dead."""
+        until = "(extract(epoch FROM clock_timestamp()) + $2) * 1000000"
+        statement = f"UPDATE copilot_servers SET until = {until} WHERE id = $1 AND until > 0"  # noqa: S608  # ours
+        if is_new:
+            statement = f"INSERT INTO copilot_servers (id, until) VALUES ($1, {until})"  # noqa: S608  # ours
+        await self._pool.execute(lambda connection: connection.execute(statement, server, LEASE))
+
+    async def _take_lock(self, server: int) -> Any:
+        """Return a connection that holds the lock of a server."""
+        holder = await self._pool.connect()
+        try:
+            await holder.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, server)
+        except BaseException:
+            holder.terminate()
+            raise
+        return holder
+
+    def _hold(self, holder: Any) -> None:
+        """Keep a connection with the lock of this server, and replace it when it breaks."""
+        self._lock_holder = holder
+        holder.add_termination_listener(self._on_termination)
+        if holder.is_closed():  # it broke before anybody listened
+            self._on_termination(holder)
+
+    def _on_termination(self, holder: Any) -> None:
+        """Come back as soon as the database does: others might take this server for dead."""
+        if holder is self._lock_holder:
+            self._restoring = asyncio.get_running_loop().create_task(
+                self._restore_lock(), context=Context()
+            )
+
+    async def _restore_lock(self) -> None:
+        server = self.server
+        while server == self.server:
+            try:
+                holder = await self._take_lock(server)
+            except self._pool.errors as error:
+                self._pool.outage.begin(error)
+                await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311  # no secret
+                continue
+            if server == self.server:
+                self._hold(holder)
+            else:
+                holder.terminate()
+            return
+
+
+async def _read_nothing(connection: Any) -> None:
+    """Ask the table of threads, whose answer is none."""
+    await connection.execute("SELECT 1 FROM copilot_threads WHERE id = 0")
+
+
+async def _delete_old_servers(connection: Any) -> None:
+    """Delete what is known of servers that died long ago."""
+    await connection.execute(
+        "DELETE FROM copilot_servers"
+        " WHERE abs(until) < (extract(epoch FROM clock_timestamp()) - $1) * 1000000",
+        _MEMORY,
+    )
 
 
 class PostgresThreads(DatabaseThreads[Link]):

@@ -6,7 +6,7 @@ what is unknown is passed over.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.api.action import Action
@@ -22,6 +22,7 @@ from copilot_runtime.api.run_input import (
 )
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import (
+    JsonObject,
     optional_text,
     require_list,
     require_object,
@@ -175,3 +176,15 @@ def _id(fields: Mapping[str, Any], name: str, check: Callable[[str, str], None] 
         raise Misuse(f"{name} must have 1 to {LONGEST} characters.")
     check(name, value)
     return value
+
+
+PROXIED_REQUEST = "__proxiedMCPRequest"
+"""The forwarded property in which CopilotKit's client sends such a request."""
+
+
+class AppRequests(Protocol):
+    """Answers MCP apps for the servers they came from."""
+
+    async def answer(self, run: RunInput, client_host: str) -> JsonObject:
+        """Return the result of the request, or an object with `error`."""
+        ...

@@ -32,7 +32,7 @@ from copilot_runtime.base.jsonvalue import JsonObject, optional_text
 from copilot_runtime.runtime.run import Log
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.agui import threads
-from copilot_runtime.transports.agui.decode import run_input
+from copilot_runtime.transports.agui.decode import PROXIED_REQUEST, AppRequests, run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.agui.errors import (
     Refusal,
@@ -41,7 +41,6 @@ from copilot_runtime.transports.agui.errors import (
     refusal_of,
 )
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
-from copilot_runtime.transports.agui.proxy import PROPERTY, AppRequests
 from copilot_runtime.transports.agui.routes import (
     READS,
     SCOPES,
@@ -136,7 +135,7 @@ class AguiEndpoint(Transport):
                 run = await self._run_input(operation, request.caller)
                 request.starts_run = True
                 request.thread, request.run = run.thread_id, run.run_id
-                if run.properties.get(PROPERTY) is not None:
+                if run.properties.get(PROXIED_REQUEST) is not None:
                     answer = self._answer_app(run, request, self._negotiate(operation))
                     await run_until_disconnect(answer, request.receive, None)
                     return

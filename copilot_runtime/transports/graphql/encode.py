@@ -35,7 +35,7 @@ from copilot_runtime.transports.graphql.plan import (
     project_field,
     project_value,
 )
-from copilot_runtime.transports.graphql.statuses import message_status, response_status
+from copilot_runtime.transports.graphql.types import message_status, response_status
 
 _NO_MORE = b'{"hasNext":false}'
 

@@ -40,7 +40,7 @@ class GraphQLEndpoint(Transport):
 
     async def show(self, request: Request, refusal: Refusal) -> Refusal:
         """Return a response that v1 frontends display for a failed authentication."""
-        from copilot_runtime.transports.graphql import refusal as failures  # as below
+        from copilot_runtime.transports.graphql import errors as failures  # as below
 
         if failures.CLIENT_VERSION not in request.headers:
             return refusal

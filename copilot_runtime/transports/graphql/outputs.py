@@ -40,13 +40,15 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.transcript import result_message
 from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.runtime.run import Run
-from copilot_runtime.transports.graphql.statuses import (
+from copilot_runtime.transports.graphql.types import (
+    DateTimeISO,
+    MessageRole,
     MessageStatus,
+    MetaEventName,
     ResponseStatus,
     message_status,
     response_status,
 )
-from copilot_runtime.transports.graphql.types import DateTimeISO, MessageRole, MetaEventName
 
 
 @dataclass(frozen=True, slots=True)

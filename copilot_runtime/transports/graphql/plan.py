@@ -34,12 +34,13 @@ from graphql import (
 )
 from strawberry.types import get_object_definition
 
-from copilot_runtime.transports.graphql.statuses import (
+from copilot_runtime.transports.graphql.types import (
     PendingResponseStatus,
     SuccessMessageStatus,
     SuccessResponseStatus,
+    graphql_name,
+    iso,
 )
-from copilot_runtime.transports.graphql.types import graphql_name, iso
 
 STREAMED = {"TextMessageOutput": "content", "ActionExecutionMessageOutput": "arguments"}
 """The streamed field of each message type that has one."""
@@ -100,7 +101,7 @@ def project_value(field: Field, value: Any) -> dict[str, Any]:
 
 
 def project(fields: Iterable[Field], owner: Any, status: object = _SUCCESS) -> dict[str, Any]:
-    """Return the selected fields of an object of `outputs.py` or `statuses.py`."""
+    """Return the selected fields of an object of `outputs.py` or `types.py`."""
     return {field.key: project_field(field, owner, status) for field in fields}
 
 

@@ -28,19 +28,22 @@ from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
-from copilot_runtime.transports.graphql.documents import Document, Documents
+from copilot_runtime.transports.graphql.documents import (
+    Document,
+    Documents,
+    name_operation,
+    require_scopes,
+)
 from copilot_runtime.transports.graphql.encode import Encoder
 from copilot_runtime.transports.graphql.errors import build_root_error, format_error, format_errors
-from copilot_runtime.transports.graphql.incremental import PathDialect
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
 from copilot_runtime.transports.graphql.plan import Plan
-from copilot_runtime.transports.graphql.response import GraphQLResponse
+from copilot_runtime.transports.graphql.response import GraphQLResponse, PathDialect
 from copilot_runtime.transports.graphql.schema import (
     build_response,
     core_schema,
     start_run,
 )
-from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services

@@ -33,9 +33,9 @@ from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
+from copilot_runtime.transports.graphql.documents import name_operation, require_scopes
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
 from copilot_runtime.transports.graphql.schema import make_schema
-from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 
 _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20

@@ -1,8 +1,9 @@
-"""Encode thread changes as JSON in the format of CopilotKit's own client."""
+"""Encode thread changes as JSON for CopilotKit's client, and as messages of Phoenix channels."""
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
+from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import drop_none
 from copilot_runtime.runtime.thread_changes.change import Change, RunActivity, ThreadChange
 from copilot_runtime.threads.store import ThreadQuery
@@ -40,3 +41,38 @@ def is_wanted(change: Change, query: ThreadQuery) -> bool:
             return query.agent in (None, agent)
         case _:
             assert_never(change)
+
+
+HEARTBEAT_TOPIC = "phoenix"
+
+
+class PhoenixMessage(NamedTuple):
+    """A message of a channel. Messages pushed by the server have no `ref`."""
+
+    join_ref: str | None
+    ref: str | None
+    topic: str
+    event: str
+    payload: Any
+
+
+def decode_message(text: str) -> PhoenixMessage:
+    """Decode a message. Raises `ValueError` if it is malformed."""
+    match loads(text.encode(errors="replace")):
+        case [str() | None as join_ref, str() | None as ref, str(topic), str(event), payload]:
+            return PhoenixMessage(join_ref, ref, topic, event, payload)
+        case _:
+            raise ValueError("a message is a list of five")
+
+
+def encode_message(message: PhoenixMessage) -> str:
+    """Encode a message."""
+    return dumps([*message]).decode()
+
+
+def reply(
+    message: PhoenixMessage, status: str, response: Mapping[str, Any] | None = None
+) -> PhoenixMessage:
+    """Return the reply to a message, with the status `ok` or `error`."""
+    payload = {"status": status, "response": response or {}}
+    return message._replace(event="phx_reply", payload=payload)

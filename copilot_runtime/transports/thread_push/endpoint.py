@@ -22,15 +22,15 @@ from copilot_runtime.runtime.thread_changes.change import Change, ThreadChange
 from copilot_runtime.threads.store import ThreadQuery
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import WriteTimeout, abort_connection
-from copilot_runtime.transports.thread_push.encode import encode_change
-from copilot_runtime.transports.thread_push.join_tokens import JoinPass
-from copilot_runtime.transports.thread_push.phoenix import (
+from copilot_runtime.transports.thread_push.encode import (
     HEARTBEAT_TOPIC,
     PhoenixMessage,
     decode_message,
+    encode_change,
     encode_message,
     reply,
 )
+from copilot_runtime.transports.thread_push.join_tokens import JoinPass
 from copilot_runtime.transports.thread_push.push import SOCKET, ThreadPush
 from copilot_runtime.transports.transport import Refusal, Services, Transport, error_body
 

@@ -11,8 +11,7 @@ from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.security.loopback import is_forwarded, is_loopback
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import find_cycle
-from copilot_runtime.transports.thread_push.join_tokens import JoinTokens
-from copilot_runtime.transports.thread_push.open_streams import OpenStreams
+from copilot_runtime.transports.thread_push.join_tokens import JoinTokens, OpenStreams
 
 SOCKET = "realtime"
 """Path below a runtime's URL at which CopilotKit's client opens its socket (it appends

@@ -18,7 +18,7 @@ from copilot_runtime.transports.thread_push.encode import (
     encode_change,
     is_wanted,
 )
-from copilot_runtime.transports.thread_push.open_streams import find_subject
+from copilot_runtime.transports.thread_push.join_tokens import find_subject
 from copilot_runtime.transports.thread_push.push import ThreadPush
 
 _LIFETIME = 15 * 60.0

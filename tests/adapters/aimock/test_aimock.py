@@ -27,8 +27,7 @@ from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import NetworkError
 from tests.adapters.aimock.mock import SPEAKERS, mocking
 from tests.adapters.asking import answer_to, messages_in, sent_back
-from tests.wire.client import client_of
-from tests.wire.documents import PLAIN, chat, user
+from tests.wire.client import PLAIN, chat, client_of, user
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 

@@ -17,8 +17,7 @@ from tests.adapters.contract.fakes import (
     Stop,
     needs,
 )
-from tests.wire.client import client_of
-from tests.wire.documents import PLAIN, browser_action, chat, user
+from tests.wire.client import PLAIN, browser_action, chat, client_of, user
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 

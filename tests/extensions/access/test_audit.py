@@ -23,7 +23,7 @@ from copilot_runtime.extensions.access.audit.verify import verify
 from tests.extensions.access.credentials import KEY, Entrance, entering, issue_key, settings_of
 from tests.extensions.access.test_scopes import gql
 from tests.in_one_test import in_one_test
-from tests.wire.documents import chat
+from tests.wire.client import chat
 from tests.wire_agui.http import user
 from tests.wire_agui.server import Parrot
 

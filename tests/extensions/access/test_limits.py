@@ -32,7 +32,7 @@ from copilot_runtime.security.quota import QuotaExceeded
 from tests.extensions.access.credentials import SECRET, Entrance, entering, issue_key, settings_of
 from tests.extensions.cluster.redis_server import RedisServer, redis_server
 from tests.in_one_test import in_one_test
-from tests.wire.documents import WHEN, chat, user
+from tests.wire.client import WHEN, chat, user
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
 

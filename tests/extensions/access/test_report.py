@@ -20,7 +20,7 @@ from tests.extensions.access.credentials import (
     settings_of,
 )
 from tests.in_one_test import in_one_test
-from tests.wire.documents import chat
+from tests.wire.client import chat
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, browsing
 

@@ -16,7 +16,7 @@ from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
 from tests.extensions.access.credentials import Entrance, entering, issue_key, settings_of
 from tests.in_one_test import in_one_test
-from tests.wire.documents import STATE, chat
+from tests.wire.client import STATE, chat
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH
 

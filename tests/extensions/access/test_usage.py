@@ -32,7 +32,7 @@ from tests.extensions.cluster.redis_server import RedisServer, redis_server
 from tests.extensions.planner.crew import build_planner, write_plan
 from tests.in_one_test import in_one_test
 from tests.processes import running
-from tests.wire.documents import chat
+from tests.wire.client import chat
 from tests.wire_agui.http import Browser, run_input, user
 from tests.wire_agui.server import Parrot
 

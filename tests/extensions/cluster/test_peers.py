@@ -14,8 +14,8 @@ from copilot_runtime.extensions.cluster import peers
 from copilot_runtime.extensions.cluster.message import decode_message, encode_message
 from copilot_runtime.extensions.cluster.peers import Peers
 from copilot_runtime.threads.codec import encode_parts
+from copilot_runtime.threads.compact import INTERRUPTED
 from copilot_runtime.threads.memory import MemoryThreads
-from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import RunningRun, Segment, StoredRun, ThreadKey
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from copilot_runtime.threads.store import ThreadKey
 from tests.extensions.cluster.redis_server import redis_server
 from tests.extensions.cluster.sharing import sharing
 from tests.processes import running
-from tests.wire.documents import data
+from tests.wire.client import data
 from tests.wire.test_subscriptions import Socket, opened, words
 from tests.wire_agui.http import Browser, Event, Exchange
 from tests.wire_agui.server import Parrot, browsing

@@ -34,8 +34,8 @@ from tests.agents.pages import (
 )
 from tests.extensions.frameworks.langgraph import graphs
 from tests.extensions.frameworks.langgraph.asking import shown, state_of
-from tests.wire.documents import STATE
-from tests.wire.documents import user as user_v1
+from tests.wire.client import STATE
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import Event, text_of, user
 from tests.wire_agui.server import browsing
 

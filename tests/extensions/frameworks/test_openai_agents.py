@@ -33,7 +33,7 @@ from tests.agents.pages import (
 )
 from tests.extensions.frameworks.sdk_model import Output, Play, PlayingModel, call, text, thought
 from tests.in_one_test import in_one_test
-from tests.wire.documents import user as user_v1
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import browsing
 

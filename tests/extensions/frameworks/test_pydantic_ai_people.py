@@ -18,7 +18,7 @@ from tests.agents.pages import (
 )
 from tests.extensions.frameworks.test_pydantic_ai import Pieces, agent_of, called, returned
 from tests.in_one_test import in_one_test
-from tests.wire.documents import user as user_v1
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 

@@ -12,7 +12,7 @@ from tests.agents.pages import asked_v1, page_v1, results
 from tests.extensions.frameworks.langgraph.asking import shown
 from tests.extensions.generative_ui.agui_agent import clicking
 from tests.extensions.generative_ui.apps import Weather
-from tests.wire.documents import user as user_v1
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import Browser, Event, text_of, user
 from tests.wire_agui.server import browsing
 

@@ -30,9 +30,8 @@ from tests.extensions.generative_ui.rogue import (
     stream_for_ever,
 )
 from tests.in_one_test import in_one_test
-from tests.wire.documents import chat
-from tests.wire.documents import user as user_v1
-from tests.wire.merge import merge
+from tests.wire.client import chat, merge
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.agents import grounding
+from copilot_runtime.agents import instructions
 from copilot_runtime.extensions.knowledge import Knowledge, updater
 from tests.extensions.knowledge.library import stocked, write_pages
 
@@ -11,7 +11,7 @@ from tests.extensions.knowledge.library import stocked, write_pages
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let questions wait as long as a busy machine needs for a first update and a search."""
-    monkeypatch.setattr(grounding, "_TIMEOUT", 600.0)
+    monkeypatch.setattr(instructions, "_TIMEOUT", 600.0)
     monkeypatch.setattr(updater, "_FIRST_UPDATE", 600.0)
 
 

@@ -50,8 +50,8 @@ from tests.extensions.knowledge.test_access import (
     sign_in,
 )
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, chat
-from tests.wire.documents import user as user_v1
+from tests.wire.client import PLAIN, chat
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import PATH, serving
 

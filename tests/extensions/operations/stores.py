@@ -25,7 +25,7 @@ from copilot_runtime.threads.store import Segment, ThreadKey
 from copilot_runtime.threads.url import build_store
 from tests.extensions.planner.crew import build_plan
 from tests.extensions.tracing.store import make_span
-from tests.threads.logs import KEY, log_of, run_of, told, user
+from tests.threads.recorded import KEY, log_of, run_of, told, user
 
 WAITING = CheckpointKey(*KEY, "agent")
 """A run that waits for a person."""

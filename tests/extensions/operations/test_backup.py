@@ -29,7 +29,7 @@ from copilot_runtime.threads.store import ThreadKey, ThreadQuery
 from copilot_runtime.threads.url import build_store
 from tests.extensions.operations.stores import AFTER, build_settings, describe, fill, make_settings
 from tests.in_one_test import in_one_test
-from tests.threads.logs import run_of, told
+from tests.threads.recorded import run_of, told
 
 pytestmark = pytest.mark.anyio
 

@@ -130,7 +130,7 @@ async def test_a_server_whose_database_hangs_says_soon_that_it_is_not_ready(
 async def test_a_server_whose_database_is_read_only_is_not_ready_and_its_log_says_so_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.threads.postgres.connection._BEAT", 0.01)
+    monkeypatch.setattr("copilot_runtime.threads.postgres.store._BEAT", 0.01)
     name = f"test_{uuid4().hex}"
     await cluster.execute(f"CREATE DATABASE {name}")
     settings = Settings(threads=cluster.url.replace("/postgres?", f"/{name}?"))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
-from copilot_runtime.agents.coerce import coerce_agent
+from copilot_runtime.agents.registry import coerce_agent
 from copilot_runtime.api import Action, Agent, RunInput
 from copilot_runtime.api.events import Events
 from copilot_runtime.extensions.planner.agent import PlannerAgent

@@ -11,7 +11,7 @@ from copilot_runtime.transports.graphql import documents
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from tests.in_one_test import in_one_test
 from tests.transports.graphql.generated import SCHEMA
-from tests.wire.documents import AGENTS, CHAT, PLAIN, STATE
+from tests.wire.client import AGENTS, CHAT, PLAIN, STATE
 
 ROOT = "generateCopilotResponse(data: $data) { threadId }"
 

@@ -13,9 +13,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.events import Custom
 from copilot_runtime.transports.graphql.documents import Documents
 from tests.transports.graphql.generated import EVERYTHING, SCHEMA, Log, documents, logs
-from tests.wire.client import PATH, Client
-from tests.wire.documents import CHAT, chat
-from tests.wire.merge import merge
+from tests.wire.client import CHAT, PATH, Client, chat, merge
 
 pytestmark = pytest.mark.anyio
 

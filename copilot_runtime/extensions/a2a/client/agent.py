@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from time import monotonic
 
-from copilot_runtime.agents.cancellations import Cancellations
-from copilot_runtime.agents.checkpoints import AgentCheckpoints
 from copilot_runtime.agents.forwarding import (
+    Cancellations,
     forward_headers,
     map_network_error,
     map_refusal,
@@ -30,6 +29,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.catalog import find_catalog_i
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.telemetry.span import inject_context
+from copilot_runtime.threads.checkpoints import AgentCheckpoints
 
 try:
     import httpx
@@ -38,15 +38,24 @@ try:
     from a2a.utils.errors import A2AError
     from google.protobuf.json_format import ParseError
 
-    from copilot_runtime.extensions.a2a.client.card import BINDINGS, fetch_card, normalize_origin
-    from copilot_runtime.extensions.a2a.client.contexts import Context, ContextLog
+    from copilot_runtime.extensions.a2a.client.card import (
+        BINDINGS,
+        AnswerTooLarge,
+        fetch_card,
+        normalize_origin,
+        open_client,
+    )
     from copilot_runtime.extensions.a2a.client.exchange import (
         TaskExchange,
         find_waiting_task,
         is_known,
     )
-    from copilot_runtime.extensions.a2a.client.http_client import AnswerTooLarge, open_client
-    from copilot_runtime.extensions.a2a.client.request import build_request, is_answer
+    from copilot_runtime.extensions.a2a.client.request import (
+        Context,
+        ContextLog,
+        build_request,
+        is_answer,
+    )
     from copilot_runtime.extensions.a2a.client.surfaces import choose_extension
     from copilot_runtime.extensions.a2a.client.translate import Translator
 except ModuleNotFoundError as error:

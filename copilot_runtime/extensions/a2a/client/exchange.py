@@ -22,7 +22,7 @@ from a2a.utils.errors import (
 
 from copilot_runtime.api.events import Events
 from copilot_runtime.base.errors import IncompleteStream, NetworkError, RunStalled
-from copilot_runtime.extensions.a2a.client.http_client import AnswerTooLarge
+from copilot_runtime.extensions.a2a.client.card import AnswerTooLarge
 from copilot_runtime.extensions.a2a.client.translate import Translator
 
 logger = logging.getLogger(__name__)

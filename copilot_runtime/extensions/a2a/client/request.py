@@ -1,8 +1,10 @@
-"""Builds the message for a remote agent: the user's new input in the conversation."""
+"""Builds the message for a remote agent, and keeps the state of conversations."""
 
 import base64
 import binascii
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from a2a.types import Message, Part, Role, SendMessageRequest
@@ -20,10 +22,53 @@ from copilot_runtime.api.messages import Message as OurMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, parse_object
-from copilot_runtime.extensions.a2a.client.contexts import Context
-from copilot_runtime.extensions.a2a.client.surfaces import EXTENSIONS
+from copilot_runtime.extensions.a2a.client.surfaces import EXTENSIONS, SurfaceBook
 from copilot_runtime.extensions.generative_ui.a2ui.catalog import find_catalog_id
 from copilot_runtime.extensions.generative_ui.a2ui.operations import BASIC_CATALOG
+
+_MOST_CONTEXTS = 4_096
+_MOST_BYTES = 32 * 1024 * 1024
+"""Maximum size of the surfaces of all conversations, in bytes."""
+
+
+@dataclass(slots=True)
+class Context:
+    """A conversation with a remote agent."""
+
+    id: str
+    """The `contextId`: ours, unless the agent assigned another."""
+    task_id: str = ""
+    """The task that waits for the next message; empty without one."""
+    is_new: bool = True
+    """True if this server has not sent a message in this conversation yet."""
+    surfaces: SurfaceBook = field(default_factory=SurfaceBook)
+
+
+class ContextLog:
+    """A cache of recent conversations; the oldest are evicted first.
+
+    The state of an evicted conversation is restored from its thread's checkpoint, or by asking the
+    agent which of its tasks waits.
+    """
+
+    def __init__(self) -> None:
+        self._contexts: OrderedDict[tuple[str | None, str], Context] = OrderedDict()
+
+    def find(self, user: str | None, thread: str) -> Context:
+        """Return a user's conversation in a thread, or a new one."""
+        key = (user, thread)
+        context = self._contexts.setdefault(key, Context(thread))
+        self._contexts.move_to_end(key)
+        return context
+
+    def trim(self) -> None:
+        """Evict conversations beyond the limits; call it after a run."""
+        while len(self._contexts) > _MOST_CONTEXTS or (
+            len(self._contexts) > 1
+            and sum(it.surfaces.size for it in self._contexts.values()) > _MOST_BYTES
+        ):
+            self._contexts.popitem(last=False)
+
 
 _CLICK_TOOL = "log_a2ui_event"
 """The tool call that represents a click in a surface."""

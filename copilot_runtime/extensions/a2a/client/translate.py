@@ -33,7 +33,7 @@ from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.errors import AuthenticationFailed, Cancelled, CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_text
-from copilot_runtime.extensions.a2a.client.contexts import Context
+from copilot_runtime.extensions.a2a.client.request import Context
 from copilot_runtime.extensions.a2a.client.surfaces import MIME_TYPES
 
 DATA, FILE = "a2a-data", "a2a-file"

@@ -1,8 +1,11 @@
-"""Decodes the messages of A2A clients: user messages, clicks, and answers to interrupts."""
+"""Decodes the messages of A2A clients, and the identifiers of tasks."""
 
 import base64
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
 from collections.abc import Sequence
-from typing import Any, Literal
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple
 
 from a2a.types import Message, Part
 from a2a.utils.errors import InvalidParamsError
@@ -12,6 +15,7 @@ from copilot_runtime.api.events import Custom, Event, Interrupt, is_question
 from copilot_runtime.api.messages import MediaPart, TextMessage, TextPart, new_id
 from copilot_runtime.api.messages import Part as OurPart
 from copilot_runtime.api.run_input import Resume
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text, to_text
 
 _A2UI = "a2ui"
@@ -117,3 +121,42 @@ def _media(part: Part, source: Literal["data", "url"], value: str) -> MediaPart:
 def _is_a2ui(part: Part) -> bool:
     types = (part.media_type, str(MessageToDict(part.metadata).get("mimeType", "")))
     return part.WhichOneof("content") == "data" and any(_A2UI in it for it in types)
+
+
+_RUN_BYTES = 16
+
+
+class TaskKey(NamedTuple):
+    """The thread of a task, and the identifier that all its runs share.
+
+    A task that waits for input continues with another run of the same identifier.
+    """
+
+    thread_id: str
+    run_id: str
+
+    @property
+    def task_id(self) -> str:
+        """The public identifier.
+
+        Knowing it does not grant access: the caller must own the thread.
+        """
+        data = bytes.fromhex(self.run_id) + self.thread_id.encode()
+        return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def derive_id(*source: str | None) -> str:
+    """Return a run identifier for tasks that is the same for the same source."""
+    return blake2b(dumps(source), digest_size=_RUN_BYTES).hexdigest()
+
+
+def parse_task_id(task_id: str) -> TaskKey | None:
+    """Return the key in a task identifier, or None if it is malformed."""
+    try:
+        data = urlsafe_b64decode(f"{task_id}{'=' * (-len(task_id) % 4)}")
+        thread_id = data[_RUN_BYTES:].decode()
+    except (Error, ValueError):
+        return None
+    if not thread_id:
+        return None
+    return TaskKey(thread_id, data[:_RUN_BYTES].hex())

@@ -50,11 +50,17 @@ from copilot_runtime.base.errors import (
     ThreadBusy,
 )
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.a2a.server.decode import decode_answers, decode_message, find_click
+from copilot_runtime.extensions.a2a.server.decode import (
+    TaskKey,
+    decode_answers,
+    decode_message,
+    derive_id,
+    find_click,
+    parse_task_id,
+)
 from copilot_runtime.extensions.a2a.server.encode import TaskLog
-from copilot_runtime.extensions.a2a.server.task_ids import TaskKey, derive_id, parse_task_id
+from copilot_runtime.extensions.generative_ui.a2ui.catalog import CATALOG_AVAILABLE
 from copilot_runtime.extensions.generative_ui.a2ui.clicks import CLICK
-from copilot_runtime.extensions.generative_ui.a2ui.scope import CATALOG_AVAILABLE
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.interrupts import find_asking_run
 from copilot_runtime.runtime.run import Log, Run

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TypeVar
 
 from copilot_runtime.base.errors import StoreFailed
-from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.database.sqlite.file import create_private_file
 from copilot_runtime.extensions.access.api_keys.key import (
     COLUMNS,
     ApiKey,

@@ -16,12 +16,11 @@ from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.security.proxies import TrustedProxies
-from copilot_runtime.threads.recovery import INTERRUPTED
+from copilot_runtime.threads.compact import INTERRUPTED
 from copilot_runtime.threads.store import DeadRun
 from copilot_runtime.transports.auth import Unauthorized, find_address
-from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Refusal
+from copilot_runtime.transports.transport import Refusal, RequestPolicy
 
 _READ_METHODS = ("GET", "HEAD", "")
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from copilot_runtime.base.concurrency import ThreadPool
 from copilot_runtime.base.errors import CopilotError, NotFound, StoreFailed
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.database.sqlite.file import create_private_file
 from copilot_runtime.extensions.analyst.memory.entries import (
     MemoryEntry,
     TableMemory,

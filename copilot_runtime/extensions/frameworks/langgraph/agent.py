@@ -7,7 +7,7 @@ from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
-from copilot_runtime.agents.cancellations import Cancellations
+from copilot_runtime.agents.forwarding import Cancellations
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.identity import Caller
@@ -17,18 +17,17 @@ from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject, get_object
 from copilot_runtime.extensions.frameworks.langgraph.client import LangGraphServer
 from copilot_runtime.extensions.frameworks.langgraph.errors import invalid_response_error
-from copilot_runtime.extensions.frameworks.langgraph.interrupts import read_interrupts
 from copilot_runtime.extensions.frameworks.langgraph.messages import encode_langchain
 from copilot_runtime.extensions.frameworks.langgraph.request import (
     STREAM_MODES,
     Assistant,
     build_headers,
     merge_config,
+    read_interrupts,
     select_state,
     should_stream_subgraphs,
 )
-from copilot_runtime.extensions.frameworks.langgraph.run_stream import RunStream
-from copilot_runtime.extensions.frameworks.langgraph.sse import Frame
+from copilot_runtime.extensions.frameworks.langgraph.run_stream import Frame, RunStream
 from copilot_runtime.extensions.frameworks.langgraph.thread_sync import (
     GraphThread,
     Plan,

@@ -15,11 +15,11 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
-from copilot_runtime.extensions.frameworks.langgraph.interrupts import read_interrupts
 from copilot_runtime.extensions.frameworks.langgraph.messages import encode_langchain
 from copilot_runtime.extensions.frameworks.langgraph.request import (
     Assistant,
     merge_config,
+    read_interrupts,
     select_state,
     should_stream_subgraphs,
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid5
 
-from copilot_runtime.agents.copilotkit_form import encode_messages as encode_for_v1
+from copilot_runtime.agents.v1_state import encode_messages as encode_for_v1
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,

@@ -15,7 +15,6 @@ from copilot_runtime.api.events import Interrupt
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
-from copilot_runtime.extensions.frameworks.langgraph.interrupts import build_resume
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
     build_placeholder_result,
     extract_text,
@@ -24,7 +23,11 @@ from copilot_runtime.extensions.frameworks.langgraph.messages import (
     parse_tool_calls,
     read_kind,
 )
-from copilot_runtime.extensions.frameworks.langgraph.request import Assistant, build_input
+from copilot_runtime.extensions.frameworks.langgraph.request import (
+    Assistant,
+    build_input,
+    build_resume,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,10 @@ from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, to_text
 from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
-from copilot_runtime.extensions.frameworks.langgraph.interrupts import parse_interrupts
-from copilot_runtime.extensions.frameworks.langgraph.message_stream import MessageStream
+from copilot_runtime.extensions.frameworks.langgraph.message_stream import (
+    MessageStream,
+    SubagentTracker,
+)
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
     decode_langchain,
     extract_text,
@@ -41,8 +43,7 @@ from copilot_runtime.extensions.frameworks.langgraph.messages import (
     parse_tool_results,
     read_kind,
 )
-from copilot_runtime.extensions.frameworks.langgraph.request import filter_state
-from copilot_runtime.extensions.frameworks.langgraph.subagents import SubagentTracker
+from copilot_runtime.extensions.frameworks.langgraph.request import filter_state, parse_interrupts
 from copilot_runtime.extensions.frameworks.langgraph.thread_sync import (
     GraphThread,
     find_missing_inputs,

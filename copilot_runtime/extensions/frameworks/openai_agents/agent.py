@@ -17,8 +17,7 @@ from copilot_runtime.agents.agui_inprocess import (
     resolve,
     select_conversation,
 )
-from copilot_runtime.agents.checkpoints import AgentCheckpoints
-from copilot_runtime.agents.system_message import build_system_message
+from copilot_runtime.agents.instructions import build_system_message
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Events
@@ -37,6 +36,7 @@ from copilot_runtime.extensions.frameworks.openai_agents.approvals import (
     no_pending_approval,
 )
 from copilot_runtime.extensions.frameworks.openai_agents.translate import SDKTranslator
+from copilot_runtime.threads.checkpoints import AgentCheckpoints
 
 if TYPE_CHECKING:
     from agents import Agent, RunConfig, RunResultStreaming
@@ -73,8 +73,8 @@ class OpenAIAgentsAgent(interfaces.Agent):
             import agents as sdk
             from openai import OpenAIError
 
-            from copilot_runtime.extensions.frameworks.openai_agents.hooks import StorageHooks
             from copilot_runtime.extensions.frameworks.openai_agents.tracing import trace_run
+            from copilot_runtime.extensions.frameworks.openai_agents.translate import StorageHooks
         except ImportError as error:
             raise MissingPackage(
                 "An OpenAIAgentsAgent", "openai-agents", "openai-agents"

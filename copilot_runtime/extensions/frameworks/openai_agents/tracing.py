@@ -11,7 +11,7 @@ from typing import Any, cast
 from copilot_runtime.adapters.chat_span import price_usage
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.run_input import CURRENT_RUN
-from copilot_runtime.extensions.frameworks.openai_agents.hooks import StorageHooks
+from copilot_runtime.extensions.frameworks.openai_agents.translate import StorageHooks
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import MAX_CHARACTERS, parse_json, render_text, truncate
 from copilot_runtime.telemetry.genai import (

@@ -1,19 +1,22 @@
-"""Actions and agents of a CopilotKit remote endpoint: the Python package `copilotkit`.
+"""CopilotKit remote endpoints: their actions and agents, as those of this runtime.
 
 `discovery.py` fetches the catalog, `request.py` builds the request to an agent, and `translate.py`
 decodes the response.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agents.forwarding import describe_actions, map_network_error
+from copilot_runtime.agents.registry import AgentDirectory
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
-from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.agent import Agent, Agents
+from copilot_runtime.api.argument_checks import check_items
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import (
@@ -25,14 +28,21 @@ from copilot_runtime.api.messages import (
     TextMessage,
 )
 from copilot_runtime.api.run_input import AgentInput, Resume, RunInput
-from copilot_runtime.base.errors import CopilotError, IncompleteStream, NetworkError, NotFound
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    IncompleteStream,
+    NetworkError,
+    NotFound,
+)
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, parse_object
-from copilot_runtime.extensions.frameworks.remote.catalog import (
+from copilot_runtime.extensions.frameworks.remote.discovery import (
     Catalog,
     CatalogAction,
     CatalogAgent,
+    Discovery,
 )
-from copilot_runtime.extensions.frameworks.remote.discovery import Discovery
 from copilot_runtime.extensions.frameworks.remote.link import (
     RUN_ACTION,
     RUN_AGENT,
@@ -47,6 +57,7 @@ from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 
 if TYPE_CHECKING:
     import httpx
+
 
 _WHERE = ": its remote endpoint is down"
 
@@ -280,3 +291,66 @@ def _encode_resumes(resumes: Sequence[Resume]) -> list[JsonObject]:
         }
         for resume in resumes
     ]
+
+
+logger = logging.getLogger(__name__)
+
+UNSUPPORTED_KINDS = frozenset({"langgraph_agui"})
+"""Kinds of agents that endpoints list but cannot run."""
+
+
+def coerce_endpoints(
+    endpoints: Sequence[str | RemoteEndpoint], http_client: "httpx.AsyncClient | None" = None
+) -> list[RemoteEndpoint]:
+    """Return endpoints for URLs and endpoints; of several with one URL, the first.
+
+    `http_client` is for those made of URLs.
+    """
+    check_items("remote_endpoints", endpoints, (str, RemoteEndpoint), "RemoteEndpoint")
+    items = (
+        RemoteEndpoint(one, http_client=http_client) if isinstance(one, str) else one
+        for one in endpoints
+    )
+    found: dict[str, RemoteEndpoint] = {}
+    for endpoint in items:
+        found.setdefault(endpoint.url.rstrip("/"), endpoint)
+    return [*found.values()]
+
+
+class AgentResolver:
+    """Returns the agents of the application and of the endpoints; the first of a name wins."""
+
+    def __init__(self, own: Agents, endpoints: Sequence[RemoteEndpoint]) -> None:
+        self._own = own
+        self._endpoints = endpoints
+        self._duplicates: set[str] = set()
+
+    async def __call__(self, caller: Caller) -> Mapping[str, Agent]:
+        own = await call(self._own, caller) if callable(self._own) else self._own
+        if not isinstance(own, Mapping):
+            return own  # the runtime reports what is wrong with it
+        catalogs = await asyncio.gather(
+            *(endpoint.fetch_catalog(caller) for endpoint in self._endpoints)
+        )
+        found = AgentDirectory(own)
+        for endpoint, catalog in zip(self._endpoints, catalogs, strict=True):
+            for entry in catalog.agents:
+                if entry.kind in UNSUPPORTED_KINDS:
+                    found.unsupported.setdefault(entry.name, _unsupported_error(entry.name))
+                elif entry.name not in found:
+                    found[entry.name] = endpoint.agent(entry)
+                elif entry.name not in self._duplicates:
+                    self._duplicates.add(entry.name)
+                    logger.warning("There are several agents %r; one counts.", entry.name)
+        found.failures = [catalog.failure for catalog in catalogs if catalog.failure is not None]
+        return found
+
+
+def _unsupported_error(name: str) -> ConfigurationFailed:
+    return ConfigurationFailed(
+        f"The agent {name!r} cannot be run through its remote endpoint. "
+        "It has to be registered by the address where it speaks AG-UI.",
+        hint="Endpoints of the package copilotkit only list agents of type langgraph_agui. Serve "
+        "it with add_langgraph_fastapi_endpoint of ag_ui_langgraph, and register "
+        f"agents={{{name!r}: AguiAgent(url)}}.",
+    )

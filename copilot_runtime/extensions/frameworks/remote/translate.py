@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from copilot_runtime.agents.copilotkit_form import decode_interrupt
+from copilot_runtime.agents.v1_state import decode_interrupt
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.events import (
     ActionExecutionArgs,

@@ -9,11 +9,14 @@ from copilot_runtime.api.action import Action, ActionContext, RunAction
 from copilot_runtime.api.run_input import ContextItem, RunInput
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.generative_ui.a2ui.catalog import CATALOG_CONTEXT, find_catalog_id
+from copilot_runtime.extensions.generative_ui.a2ui.catalog import (
+    CATALOG_AVAILABLE,
+    CATALOG_CONTEXT,
+    find_catalog_id,
+)
 from copilot_runtime.extensions.generative_ui.a2ui.clicks import ClickLog
-from copilot_runtime.extensions.generative_ui.a2ui.results import EXHAUSTED
-from copilot_runtime.extensions.generative_ui.a2ui.scope import CATALOG_AVAILABLE
-from copilot_runtime.extensions.generative_ui.a2ui.validation import Problem, validate_components
+from copilot_runtime.extensions.generative_ui.a2ui.operations import Problem, validate_components
+from copilot_runtime.extensions.generative_ui.a2ui.surfaces import EXHAUSTED
 from copilot_runtime.extensions.generative_ui.options import A2ui
 
 INJECTION = "injectA2UITool"

@@ -28,7 +28,7 @@ from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import AppProxy
 from copilot_runtime.extensions.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.extensions.generative_ui.mcp_apps.tokens import LoadSecret
 from copilot_runtime.extensions.generative_ui.options import McpApps
-from copilot_runtime.extensions.mcp.client.allowlist import McpAllowlist
+from copilot_runtime.extensions.mcp.client.server import McpAllowlist
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, Telemetry, trace_block
 from copilot_runtime.telemetry.rpc import describe_mcp_call, start_mcp_client_span
 

@@ -16,7 +16,7 @@ from copilot_runtime.extensions.generative_ui.mcp_apps.servers import AppServers
 from copilot_runtime.extensions.generative_ui.options import McpAppServer
 from copilot_runtime.telemetry import Span, trace_block
 from copilot_runtime.telemetry.rpc import name_tool, start_mcp_request_span
-from copilot_runtime.transports.agui.proxy import PROPERTY
+from copilot_runtime.transports.agui.decode import PROXIED_REQUEST
 
 _FAILURE = "Error: MCP request failed"
 _NOT_FOR_APPS: JsonObject = {
@@ -46,7 +46,7 @@ class AppProxy:
 
         Anonymous users share the quota of `client`, the address of the request.
         """
-        request = run.properties.get(PROPERTY)
+        request = run.properties.get(PROXIED_REQUEST)
         if _is_too_large(request, self._servers.options.max_request_bytes):
             return _refuse("The request of the app is too large.")
         fields: Mapping[str, Any] = as_object(request)

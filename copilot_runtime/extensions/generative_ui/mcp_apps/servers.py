@@ -26,8 +26,8 @@ from copilot_runtime.extensions.generative_ui.mcp_apps.tokens import (
     read_address,
 )
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
-from copilot_runtime.extensions.mcp.client.allowlist import McpAllowlist
-from copilot_runtime.extensions.mcp.client.slow_servers import SlowServers
+from copilot_runtime.extensions.mcp.client.server import McpAllowlist
+from copilot_runtime.extensions.mcp.client.source import SlowServers
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, Telemetry
 
 if TYPE_CHECKING:

@@ -22,9 +22,14 @@ from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.extensions.grpc.protos import llm_pb2
 from copilot_runtime.extensions.grpc.runs import collect_run
-from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService, check_text
+from copilot_runtime.extensions.grpc.service import (
+    Call,
+    RpcMethod,
+    RpcService,
+    check_text,
+    read_struct,
+)
 from copilot_runtime.extensions.grpc.services.agent import sum_usage
-from copilot_runtime.extensions.grpc.values import read_struct
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.transports.transport import Services
 

@@ -13,8 +13,7 @@ from typing import TypeVar
 from copilot_runtime.api.bus import START, Cursor
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.database.private_file import create_private_file
-from copilot_runtime.database.sqlite.file import build_later_error
+from copilot_runtime.database.sqlite.file import build_later_error, create_private_file
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.extensions.knowledge.events.event import (
     EventFilter,

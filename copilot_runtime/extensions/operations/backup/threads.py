@@ -16,8 +16,8 @@ from copilot_runtime.extensions.operations.backup.record import (
 )
 from copilot_runtime.extensions.operations.backup.source import Replacement, Snapshot
 from copilot_runtime.threads.codec import decode, encode
+from copilot_runtime.threads.compact import complete_log
 from copilot_runtime.threads.postgres.schema import LOCKS
-from copilot_runtime.threads.recovery import complete_log
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.threads.transactions import Transaction
 from copilot_runtime.threads.validation import is_valid_key

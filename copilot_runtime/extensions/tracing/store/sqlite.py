@@ -27,7 +27,7 @@ import orjson
 
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.database.sqlite.file import create_private_file
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from copilot_runtime.extensions.tracing.store.store import (

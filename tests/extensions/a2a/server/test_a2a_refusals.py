@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from copilot_runtime.extensions.a2a.server.task_ids import TaskKey, derive_id, parse_task_id
+from copilot_runtime.extensions.a2a.server.decode import TaskKey, derive_id, parse_task_id
 from tests.extensions.a2a.server.clients import asking, at_a2a
 from tests.in_one_test import in_one_test
 from tests.transports.served import at_work, by_token

@@ -25,7 +25,7 @@ from tests.extensions.access.matrix.callers import BASE, Asker, open_channel
 from tests.extensions.generative_ui.apps import serve_weather
 from tests.extensions.planner.crew import Crew, build_engine, build_plan
 from tests.extensions.planner.http.server import wrap_engine
-from tests.wire.documents import chat
+from tests.wire.client import chat
 from tests.wire_agui.http import run_input, user
 from tests.wire_agui.server import heard
 

@@ -12,7 +12,7 @@ from tests.agents.pages import PAINT, asked_v1, followed_up, page_v1, results, t
 from tests.extensions.frameworks.crewai.model import Model
 from tests.processes import running
 from tests.site.conftest import listening
-from tests.wire.documents import user as user_v1
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import browsing
 

@@ -11,9 +11,7 @@ from langgraph_sdk.client import LangGraphClient
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
-from tests.wire.client import Client, client_of
-from tests.wire.documents import chat
-from tests.wire.merge import merge
+from tests.wire.client import Client, chat, client_of, merge
 from tests.wire_agui.http import Browser, Event
 from tests.wire_agui.server import browsing
 

@@ -12,7 +12,7 @@ from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
 from tests.agents.pages import asked_v1, page_v1, results, texts_v1
 from tests.extensions.frameworks.langgraph import graphs_deep
 from tests.extensions.frameworks.langgraph.asking import new_thread, shown, state_of
-from tests.wire.documents import user as user_v1
+from tests.wire.client import user as user_v1
 from tests.wire_agui.http import Browser, Event, text_of, user
 from tests.wire_agui.server import browsing
 

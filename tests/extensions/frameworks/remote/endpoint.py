@@ -9,7 +9,7 @@ from copilot_runtime.api import Agent, Caller, RunInput
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
-from copilot_runtime.extensions.frameworks.remote.agents import AgentResolver
+from copilot_runtime.extensions.frameworks.remote.endpoint import AgentResolver
 from tests.adapters.provider import Provider, Step, streamed, whole
 
 INFO = {

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.api import RunInput
+from copilot_runtime.api import ActionContext, RunInput
 from copilot_runtime.api.events import AgentState, Event, Interrupt
 from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.event_order.verify import verify_events
+from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
+from copilot_runtime.extensions.frameworks.remote.discovery import build_schema, parse_catalog
 from copilot_runtime.extensions.frameworks.remote.translate import RemoteEventDecoder
+from tests.adapters.provider import RESET, Provider, whole
+from tests.extensions.frameworks.remote.endpoint import GONE, OFFERED, asked
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -179,3 +184,135 @@ async def test_what_is_said_is_in_an_order_that_clients_accept(name: str) -> Non
             yield event
 
     assert told([event async for event in verify_events(said(), RUN)]) == told(events)
+
+
+def schema(**parameter: Any) -> Any:
+    return build_schema([{"name": "x", **parameter}])["properties"]["x"]
+
+
+@in_one_test(
+    ("parameter", "expected"),
+    [
+        ({}, {"type": "string"}),
+        ({"type": "string", "description": "A"}, {"type": "string", "description": "A"}),
+        ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
+        ({"type": "number"}, {"type": "number"}),
+        ({"type": "boolean"}, {"type": "boolean"}),
+        ({"type": "object"}, {"type": "object"}),
+        (
+            {"type": "string[]", "enum": ["a"]},
+            {"type": "array", "items": {"type": "string", "enum": ["a"]}},
+        ),
+        (
+            {"type": "object[]", "attributes": [{"name": "y", "type": "number"}]},
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"y": {"type": "number"}},
+                    "required": ["y"],
+                },
+            },
+        ),
+        ({"type": "colour"}, {"type": "string"}),
+        ({"type": 7, "enum": 7, "description": 7}, {"type": "string"}),
+    ],
+)
+def test_each_kind_of_parameter_has_its_schema(
+    parameter: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert schema(**parameter) == expected
+
+
+def test_a_json_schema_is_understood_too() -> None:
+    assert build_schema({"properties": {"x": {"type": "null"}}}) == {
+        "type": "object",
+        "properties": {"x": {"type": "null"}},
+    }
+
+
+def test_whatever_a_json_schema_says_the_parameters_are_an_object() -> None:
+    assert build_schema({"type": "string", "properties": ["x"]}) == {
+        "type": "object",
+        "properties": {},
+    }
+
+
+def test_of_very_much_the_beginning_counts(caplog: pytest.LogCaptureFixture) -> None:
+    many = [{"name": f"n{number}", "description": "d" * 9000} for number in range(1000)]
+
+    offer = parse_catalog({"actions": many, "agents": many})
+
+    assert [one.name for one in offer.actions] == [f"n{number}" for number in range(128)]
+    assert [one.name for one in offer.agents] == [f"n{number}" for number in range(128)]
+    assert {len(one.description) for one in (*offer.actions, *offer.agents)} == {4000}
+    assert "offers 1000 agents; the first 128 count" in caplog.text
+
+
+def test_what_has_no_name_is_left_out_in_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    offer = parse_catalog({"actions": [0, {"name": ""}, {"name": "add"}, {"name": 7}]})
+
+    assert [one.name for one in offer.actions] == ["add"]
+    assert caplog.messages == ["A remote endpoint offers 3 actions without a name, left out."]
+
+
+@in_one_test("parameters", [None, 7, "x", [], [7, {"type": "string"}]])
+def test_what_is_none_takes_nothing(parameters: Any) -> None:
+    assert build_schema(parameters) == {"type": "object", "properties": {}, "required": []}
+
+
+CONTEXT = ActionContext(
+    thread_id="t", run_id="r", call_id="c", properties={"team": "blue"}, headers={"x-a": "1"}
+)
+
+
+async def ran(endpoint: RemoteEndpoint) -> Any:
+    [action] = await endpoint.actions(asked())
+    assert action.run is not None
+    return await action.run({"a": 1, "b": 2}, CONTEXT)
+
+
+@pytest.mark.parametrize("result", [5, "five", None, {"a": [1]}, False])
+async def test_what_it_returns_is_the_result(
+    server: Provider, endpoint: RemoteEndpoint, result: Any
+) -> None:
+    server.answer(OFFERED, [whole({"result": result})])
+
+    assert await ran(endpoint) == result
+    assert server.requests[1].line == "POST /copilotkit/actions/execute HTTP/1.1"
+    assert server.requests[1].headers["x-a"] == "1"
+    assert server.requests[1].body == {
+        "name": "add",
+        "arguments": {"a": 1, "b": 2},
+        "properties": {"team": "blue"},
+    }
+
+
+async def test_a_server_that_has_only_the_newer_routes_is_asked_there(
+    server: Provider, endpoint: RemoteEndpoint
+) -> None:
+    server.answer(OFFERED, GONE, [whole({"result": 3})])
+
+    assert await ran(endpoint) == 3
+    assert server.requests[2].line == "POST /copilotkit/action/add HTTP/1.1"
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ([whole({"error": "Too large"}, status="500 No")], "Too large"),
+        ([whole(b"<html>", status="503 No")], "The remote action 'add' failed."),
+        ([whole(b"[]")], "returned something that cannot be read"),
+        ([whole(b"no")], "returned something that cannot be read"),
+        ([RESET], "The server hung up without an answer"),
+    ],
+)
+async def test_one_that_fails_is_not_run_again(
+    server: Provider, endpoint: RemoteEndpoint, script: Any, message: str
+) -> None:
+    server.answer(OFFERED, script)
+
+    with pytest.raises(CopilotError, match=message):
+        await ran(endpoint)
+
+    assert len(server.requests) == 2

@@ -21,8 +21,7 @@ from tests.extensions.frameworks.remote.endpoint import (
     text,
 )
 from tests.in_one_test import in_one_test
-from tests.wire.client import Client, client_of
-from tests.wire.documents import AGENTS, PLAIN, STATE, chat, user
+from tests.wire.client import AGENTS, PLAIN, STATE, Client, chat, client_of, user
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio

@@ -29,9 +29,9 @@ from tests.extensions.knowledge.uploads.chat import CSV, EXE, PNG, ask, attach, 
 from tests.extensions.knowledge.uploads.test_chat_files import Chat
 from tests.extensions.knowledge.uploads.test_route import at, send
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, WHEN
-from tests.wire.documents import chat as v1_chat
-from tests.wire.documents import user as v1_user
+from tests.wire.client import PLAIN, WHEN
+from tests.wire.client import chat as v1_chat
+from tests.wire.client import user as v1_user
 
 BASE64 = attach(CSV)["source"]["value"]
 PICTURE = attach(PNG)["source"]["value"]

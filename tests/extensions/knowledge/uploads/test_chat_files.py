@@ -37,9 +37,9 @@ from tests.extensions.knowledge.uploads.chat import (
     sources,
 )
 from tests.in_one_test import in_one_test
-from tests.wire.documents import PLAIN, WHEN
-from tests.wire.documents import chat as v1_chat
-from tests.wire.documents import user as v1_user
+from tests.wire.client import PLAIN, WHEN
+from tests.wire.client import chat as v1_chat
+from tests.wire.client import user as v1_user
 
 
 class Chat:

@@ -1,21 +1,36 @@
 """Servers asked by a client of the host application: of httpx, or of httpx2."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import httpx
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.extensions.mcp.client import McpActions, McpServer
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.extensions.mcp.client import McpActions, McpServer, connect
+from copilot_runtime.extensions.mcp.client.pool import SessionPool
 from copilot_runtime.extensions.mcp.client.source import McpAllowlist
-from tests.extensions.mcp.client.conftest import Ask, Asked
-from tests.extensions.mcp.client.servers import Served, serve
+from tests.extensions.mcp.client.conftest import CONTEXT, Ask, Asked, tool
+from tests.extensions.mcp.client.servers import Served, build, serve
 from tests.extensions.mcp.client.test_named import named
 from tests.in_one_test import in_one_test
+from tests.wire_agui.server import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +121,146 @@ async def test_a_client_that_would_not_be_used_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationFailed, match="cannot have an http_client"):
         McpServer(http_client=client, **options)
+
+
+@dataclass
+class Shop:
+    """A server whose tool `pay` is slow and says it failed, and whose tool `look` is forgotten.
+
+    It is also slow to say goodbye.
+    """
+
+    port: int = 0
+    paid: int = 0
+    paying: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, request: Request) -> Response:
+        if request.method == "DELETE":
+            await self.go_on.wait()
+        if request.method != "POST":
+            return Response(status_code=405)
+        asked = await request.json()
+        match asked:
+            case {"method": "initialize", "params": {"protocolVersion": version}}:
+                info = {"name": "shop", "version": "1"}
+                result: dict[str, Any] = {"capabilities": {"tools": {}}, "serverInfo": info}
+                return said(asked, result={**result, "protocolVersion": version})
+            case {"method": "tools/list"}:
+                return said(asked, result={"tools": [tool("pay"), tool("look")]})
+            case {"params": {"name": "pay"}}:
+                self.paid += 1
+                self.paying.set()
+                await self.go_on.wait()
+                return said(asked, error={"code": -32000, "message": "Paid, without a receipt"})
+            case {"params": {"name": "look"}}:
+                return Response(status_code=404)
+            case _:
+                return Response(status_code=202)
+
+
+def said(asked: dict[str, Any], **answer: Any) -> Response:
+    return JSONResponse(
+        {"jsonrpc": "2.0", "id": asked["id"], **answer}, headers={"mcp-session-id": "s"}
+    )
+
+
+@asynccontextmanager
+async def open_shop() -> AsyncGenerator[Shop, None]:
+    shop = Shop()
+    routes = [Route("/mcp", shop.answer, methods=["GET", "POST", "DELETE"])]
+    async with serving(Starlette(routes=routes)) as shop.port:
+        yield shop
+
+
+async def test_a_call_is_not_repeated_because_another_was_refused(ask: Ask) -> None:
+    async with open_shop() as shop:
+        asked = ask(McpServer(f"http://127.0.0.1:{shop.port}/mcp"))
+        actions = await asked.actions()
+        assert actions["pay"].run is not None
+        assert actions["look"].run is not None
+
+        paying = asyncio.ensure_future(actions["pay"].run({}, CONTEXT))
+        await shop.paying.wait()
+        with pytest.raises(NetworkError, match="does not know the session"):
+            await actions["look"].run({}, CONTEXT)
+        shop.go_on.set()  # also to say goodbye
+
+        with pytest.raises(CopilotError, match="Paid, without a receipt"):
+            await paying
+        assert shop.paid == 1
+        await asked.source.aclose()
+
+
+async def test_a_session_ends_although_the_server_does_not_say_goodbye(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.extensions.mcp.client.session.CLOSE_TIMEOUT", 0.1)
+    pool = SessionPool(idle=0.01)
+    async with open_shop() as shop:
+        async with pool.session(McpServer(f"http://127.0.0.1:{shop.port}/mcp"), {}) as session:
+            pass
+
+        await asyncio.wait([session.task])
+
+        assert session.task.done()
+        shop.go_on.set()
+
+
+async def test_a_call_that_an_sse_server_refuses_fails_at_once(ask: Ask) -> None:
+    async with serve(sse=True) as served:
+        asked = ask(McpServer(served.url))
+        echo = (await asked.actions())["mcpEcho"]
+        assert echo.run is not None
+        served.refuse = 500
+
+        with pytest.raises(NetworkError, match="broke off"):
+            await echo.run({"text": "hey"}, CONTEXT)
+
+        served.refuse = 0
+        assert await asked.do("mcpEcho", text="again") == "echo again"
+        await asked.source.aclose()
+
+
+NAME = "mcp.example"
+
+
+@pytest.fixture
+def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Return a key and a certificate for NAME, which is trusted."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .sign(key, SHA256())
+    )
+    files = {"ssl_keyfile": tmp_path / "key.pem", "ssl_certfile": tmp_path / "cert.pem"}
+    plain = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    files["ssl_keyfile"].write_bytes(key.private_bytes(*plain))
+    files["ssl_certfile"].write_bytes(certificate.public_bytes(Encoding.PEM))
+    monkeypatch.setenv("SSL_CERT_FILE", str(files["ssl_certfile"]))
+    return files
+
+
+async def test_a_certificate_is_checked_against_the_name_and_not_the_address(
+    certified: dict[str, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
+        del host, port
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(connect, "resolve_public_addresses", resolve_public_addresses)
+    open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = build(Served()).streamable_http_app(transport_security=open_to_all)
+    source = McpActions(McpAllowlist(bool))
+    async with serving(app, **certified) as port:
+        mine = await Asked(source).actions(named({"endpoint": f"https://{NAME}:{port}/mcp"}))
+        other = await Asked(source).actions(named({"endpoint": f"https://other.example:{port}/"}))
+        await source.aclose()
+
+    assert ("mcpEcho" in mine, other) == (True, {})
+    assert "certificate is not valid for 'other.example'" in caplog.text

@@ -12,8 +12,7 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from tests.extensions.mcp.client.servers import Served, serve
 from tests.in_one_test import in_one_test
-from tests.wire.client import client_of
-from tests.wire.documents import PLAIN, chat
+from tests.wire.client import PLAIN, chat, client_of
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 

@@ -9,7 +9,7 @@ import pytest
 
 from copilot_runtime.api import RunInput
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
-from copilot_runtime.extensions.mcp.client import McpServer, slow_servers, source
+from copilot_runtime.extensions.mcp.client import McpServer, source
 from copilot_runtime.extensions.mcp.client.pool import SessionPool
 from copilot_runtime.extensions.mcp.client.session import Session
 from copilot_runtime.extensions.mcp.client.tools import parse_tool_result
@@ -183,7 +183,7 @@ async def test_a_program_that_is_not_there_is_left_out(
 async def test_a_dead_server_is_skipped_and_tried_again(
     served: Served, ask: Ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_servers, "QUICK", 600.0)  # on a machine that is busy nothing is
+    monkeypatch.setattr(source, "QUICK", 600.0)  # on a machine that is busy nothing is
     asked = ask(McpServer(served.url))
 
     served.refuse = 503
@@ -369,7 +369,7 @@ async def test_a_server_that_hangs_delays_one_run_and_is_queried_in_the_backgrou
 async def test_a_server_that_fails_after_a_while_delays_one_run(
     served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_servers, "QUICK", 0.0)
+    monkeypatch.setattr(source, "QUICK", 0.0)
     asked = ask(McpServer(served.url))
     served.refuse = 503
     assert await asked.actions() == {}

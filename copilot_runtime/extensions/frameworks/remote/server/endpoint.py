@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from copilot_runtime import __version__
-from copilot_runtime.agents.copilotkit_form import encode_messages
-from copilot_runtime.agents.v1_state import track_v1_state
+from copilot_runtime.agents.v1_state import encode_messages, track_v1_state
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tests.extensions.access.matrix.rows.asks import Row, get, gql, post, subscribe
-from tests.wire.documents import STATE, chat
+from tests.wire.client import STATE, chat
 
 FOLLOW = """subscription($run: String!) {
     generateCopilotResponse(runId: $run, after: "0") { runId deltas { content } } }"""

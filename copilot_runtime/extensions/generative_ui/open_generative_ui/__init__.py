@@ -1,1 +1,0 @@
-"""Draw pages while a model writes them."""

@@ -6,15 +6,15 @@ _HERE = "copilot_runtime.extensions.grpc.services"
 
 RPC_SERVICES = {
     "agent": f"{_HERE}.agent:AgentService",
-    "context": f"{_HERE}.memory:ContextService",
-    "event": f"{_HERE}.trace:EventService",
+    "context": f"{_HERE}.context:ContextService",
+    "event": f"{_HERE}.event:EventService",
     "graph": f"{_HERE}.graph:GraphService",
     "llm": f"{_HERE}.llm:LlmService",
     "memory": f"{_HERE}.memory:MemoryService",
-    "plan": f"{_HERE}.agent:PlanService",
-    "tool": f"{_HERE}.agent:ToolService",
+    "plan": f"{_HERE}.plan:PlanService",
+    "tool": f"{_HERE}.tool:ToolService",
     "trace": f"{_HERE}.trace:TraceService",
-    "vector": f"{_HERE}.graph:VectorService",
+    "vector": f"{_HERE}.vector:VectorService",
 }
 """Name in the setting `grpc.services` → import string of a class that is built from `Services`."""
 

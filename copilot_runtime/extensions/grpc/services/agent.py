@@ -1,33 +1,18 @@
-"""The services that execute: agents and the plain chat, plans, and tools."""
+"""The agent service: questions to agents, and to the plain chat."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from copilot_runtime.api.events import (
-    Event,
-    TextMessageContent,
-    TextMessageEnd,
-    TextMessageStart,
-    Usage,
-)
+from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.batches import split_batches
-from copilot_runtime.base.errors import AgentNotFound, ConfigurationFailed, Misuse
-from copilot_runtime.extensions.grpc.protos import agent_pb2, plan_pb2, tool_pb2
+from copilot_runtime.base.errors import AgentNotFound
+from copilot_runtime.extensions.grpc.protos import agent_pb2
 from copilot_runtime.extensions.grpc.runs import build_request, collect_run, follow_run
-from copilot_runtime.extensions.grpc.service import (
-    Call,
-    RpcMethod,
-    RpcService,
-    build_struct,
-    check_text,
-    read_struct,
-)
-from copilot_runtime.extensions.planner.agent import PlannerAgent
-from copilot_runtime.extensions.planner.http.access import PlanAccess
+from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.agui.handlers import AgentNames
 from copilot_runtime.transports.transport import Services
@@ -121,126 +106,3 @@ def sum_usage(events: Sequence[Event]) -> Mapping[str, int]:
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
     }
-
-
-class PlanService(RpcService):
-    """`copilot.plan.v1.Plan`"""
-
-    descriptor = plan_pb2.DESCRIPTOR.services_by_name["Plan"]
-
-    def __init__(self, services: Services) -> None:
-        if services.parts.find(PlanAccess) is None:
-            raise ConfigurationFailed(
-                "grpc.services names 'plan', and no agent plans.",
-                hint="Set planner.name, such as planner.",
-            )
-        self._runs = services.program_runs
-        self._conversations = services.runs
-
-    def list_methods(self) -> Mapping[str, RpcMethod]:
-        return {"Process": RpcMethod(run=self.process, scope="runs:start", starts_run=True)}
-
-    async def process(
-        self, request: plan_pb2.ProcessRequest, call: Call
-    ) -> AsyncGenerator[plan_pb2.ProcessResponse, None]:
-        """Yield the messages of a plan, each when it is complete."""
-        if not request.content.strip():
-            raise Misuse("Write into content what shall be done.")
-        message: Any = plan_pb2.Message(role="user", content=request.content)
-        run = await build_request(
-            self._runs,
-            call,
-            [message],
-            operation="Process",
-            most=1,
-            agent=await self._choose(request.agent, call),
-            thread_id=request.thread_id,
-        )
-        texts = _Texts()
-        async with aclosing(follow_run(self._conversations, run)) as batches:
-            async for events in batches:
-                if found := texts.feed(events):
-                    yield plan_pb2.ProcessResponse(messages=found)
-
-    async def _choose(self, name: str, call: Call) -> str:
-        """Return the name of a planning agent. Raises `Misuse`."""
-        agents = await self._conversations.agents_for(call.caller)
-        planners = [one for one, agent in agents.items() if isinstance(agent, PlannerAgent)]
-        if name in planners:
-            return name
-        if name or len(planners) != 1:
-            raise Misuse(f"agent is one of those that plan: {', '.join(planners) or 'none'}.")
-        return planners[0]
-
-
-class _Texts:
-    """Joins the chunks of messages."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[str, list[str]]] = {}
-
-    def feed(self, events: Sequence[Event]) -> list[plan_pb2.Message]:
-        """Process events, and return the messages that are now complete."""
-        found: list[plan_pb2.Message] = []
-        for event in events:
-            match event:
-                case TextMessageStart(message_id=id, role=role):
-                    self._open[id] = (role, [])
-                case TextMessageContent(message_id=id, content=piece) if id in self._open:
-                    self._open[id][1].append(piece)
-                case TextMessageEnd(message_id=id) if id in self._open:
-                    role, pieces = self._open.pop(id)
-                    found.append(plan_pb2.Message(id=id, role=role, content="".join(pieces)))
-                case _:
-                    pass
-        return found
-
-
-class ToolService(RpcService):
-    """`copilot.tool.v1.Tool`"""
-
-    descriptor = tool_pb2.DESCRIPTOR.services_by_name["Tool"]
-
-    def __init__(self, services: Services) -> None:
-        self._runs = services.program_runs
-
-    def list_methods(self) -> Mapping[str, RpcMethod]:
-        return {
-            "CallTool": RpcMethod(run=self.call_tool, scope="runs:start", starts_run=True),
-            "ListTools": RpcMethod(run=self.list_tools, scope="runs:start"),
-        }
-
-    async def call_tool(
-        self, request: tool_pb2.CallToolRequest, call: Call
-    ) -> tool_pb2.CallToolResponse:
-        """Call a tool on behalf of the caller. Cancelling the call cancels the tool."""
-        if not request.name:
-            raise Misuse("Name a tool, such as one that ListTools returns.")
-        content = await self._runs.call(
-            call.caller,
-            check_text("name", request.name, 200),
-            read_struct(request.arguments),
-            "CallTool",
-            thread=check_text("thread_id", request.thread_id, 1000),
-        )
-        return tool_pb2.CallToolResponse(content=content)
-
-    async def list_tools(
-        self,
-        request: tool_pb2.ListToolsRequest,  # noqa: ARG002
-        call: Call,
-    ) -> tool_pb2.ListToolsResponse:
-        """Return the tools that the caller may call, by their names."""
-        actions = await self._runs.actions(call.caller)
-        tools = [
-            tool_pb2.ToolDefinition(
-                type="function",
-                function=tool_pb2.Function(
-                    name=action.name,
-                    description=action.description,
-                    parameters=build_struct({**action.parameters, "type": "object"}),
-                ),
-            )
-            for action in sorted(actions, key=lambda one: one.name)
-        ]
-        return tool_pb2.ListToolsResponse(tools=tools)

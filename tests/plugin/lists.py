@@ -13,7 +13,6 @@ NIGHTLY_FILES = (
     "conformance/test_grpc_node.py",
     "conformance/test_http_agent.py",
     "conformance/test_thread_list.py",
-    "extensions/access/test_client_address.py",
     "extensions/analyst/engine/test_postgres.py",
     "extensions/cluster/test_[a-oq-z]*.py",
     "extensions/frameworks/crewai/*",
@@ -80,8 +79,14 @@ DAILY_CLI = frozenset(
 )
 """The tests of `cli/test_cli.py` that `make test` runs: each starts a process of two seconds."""
 
-DAILY_MATRIX = frozenset({"test_a_new_route_or_transport_is_a_door_without_a_row"})
-"""The test of the matrix of access that does not run it."""
+DAILY_MATRIX = frozenset(
+    {
+        "test_a_new_route_or_transport_is_a_door_without_a_row",
+        "test_one_person_is_the_same_by_a_key_by_a_token_and_by_a_proxy",
+        "test_whatever_one_tries_by_whichever_route_the_thread_of_the_other_does_not_exist",
+    }
+)
+"""The tests of the matrix of access that do not run all of it."""
 
 DAILY = {
     "browser/*": DAILY_BROWSER,
@@ -110,7 +115,11 @@ NIGHTLY_TESTS = {
     "agui/test_patch.py": "test_a_large_state_may_have_copies_of_something_small",
     "base/test_jsontext.py": "test_half_characters_are_replaced_and_nothing_else_is_changed",
     "extensions/access/test_audit.py": "test_several_processes_write_one_chain",
-    "extensions/access/test_leases.py": (
+    "extensions/access/test_report.py": """
+        test_nobody_chooses_an_address_but_by_a_proxy_that_is_named
+        test_urls_begin_as_the_proxy_was_asked
+    """,
+    "extensions/access/test_usage.py": (
         "test_places_of_a_server_that_was_killed_are_free_when_their_time_is_over"
     ),
     "extensions/analyst/test_charts.py": ("test_an_image_is_a_png_and_an_svg_with_the_title"),
@@ -227,7 +236,7 @@ NIGHTLY_TESTS = {
         test_who_leaves_a_watch_leaves_the_plan_as_it_is
         test_who_does_not_answer_leaves_the_plan_waiting
     """,
-    "extensions/planner/test_cut_off.py": (
+    "extensions/planner/test_takeover.py": (
         "test_a_task_that_another_server_took_over_has_its_effect_once"
     ),
     "extensions/planner/test_retention.py": (
@@ -246,7 +255,7 @@ NIGHTLY_TESTS = {
         test_a_reader_that_is_always_overtaken_gives_up
         test_processes_lose_nothing_of_each_other
     """,
-    "extensions/tools/catalog/grpc/test_hostile.py": "test_fifty_megabytes_are_refused",
+    "extensions/tools/catalog/grpc/test_mistakes.py": "test_fifty_megabytes_are_refused",
     "extensions/tools/catalog/grpc/test_reflection.py": (
         "test_a_description_is_read_again_later_and_the_last_one_counts"
     ),
@@ -313,10 +322,10 @@ NIGHTLY_CASES = (
     "wire_agui/test_stalled.py::test_the_connection_of_a_stalled_client_*HttpToolsProtocol-under_middleware-connect[]]",
     "wire_agui/test_stalled.py::test_the_connection_of_a_stalled_client_*H11Protocol*",
     "plugin/test_rerun.py::test_a_run_is_green_*[[]xdist[]]",
-    "extensions/access/test_owners.py::test_whatever_one_tries_*[[]api_keys-*",
-    "extensions/access/test_owners.py::test_whatever_one_tries_*[[]jwt-two tenants[]]",
-    "extensions/access/test_owners.py::test_whatever_one_tries_*[[]proxy-*",
-    "extensions/access/test_owners.py::test_whatever_one_tries_*[[]service_tokens-*",
+    "extensions/access/test_matrix.py::test_whatever_one_tries_*[[]api_keys-*",
+    "extensions/access/test_matrix.py::test_whatever_one_tries_*[[]jwt-two tenants[]]",
+    "extensions/access/test_matrix.py::test_whatever_one_tries_*[[]proxy-*",
+    "extensions/access/test_matrix.py::test_whatever_one_tries_*[[]service_tokens-*",
     "extensions/knowledge/graph/test_sparql.py::*[[]*disk*[]]",
     "extensions/knowledge/test_access.py::test_no_route_*[[]cedar*",
     "extensions/knowledge/test_access.py::test_no_route_*[[]rego*",
@@ -331,7 +340,7 @@ PROCESSES = (
     "extensions/knowledge/vectors/test_kill.py",
     "extensions/operations/test_backup.py",
     "extensions/operations/test_health.py",
-    "extensions/planner/test_kill.py",
+    "extensions/planner/test_takeover.py",
     "threads/test_export.py",
     "threads/test_kill.py",
 )
@@ -401,10 +410,9 @@ SLOW = (
     "extensions/operations/test_backup_commands.py",
     "extensions/operations/test_deploy.py",
     "extensions/operations/test_migrate.py",
-    "extensions/planner/test_cut_off.py",
     "extensions/planner/test_retention.py",
     "storage/test_alike.py",
-    "extensions/tools/catalog/grpc/test_hostile.py",
+    "extensions/tools/catalog/grpc/test_mistakes.py",
     "extensions/tools/catalog/grpc/test_reflection.py",
     "extensions/tools/catalog/test_hostile.py",
     "extensions/tools/catalog/test_mcp.py",

@@ -31,7 +31,7 @@ MOST = {
     "up": 0,
     "core names an extension": 0,
     "extension names what it does not require": 0,
-    "modules in a circle": 7,
+    "modules in a circle": 0,
 }
 """Imports that break a rule. These numbers may only fall."""
 

@@ -16,7 +16,7 @@ from copilot_runtime.adapters.parameters import ParametersLike
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
 from copilot_runtime.agents.registry import AgentRegistry, AgentsLike, coerce_agents
-from copilot_runtime.agents.side_requests import generate_title
+from copilot_runtime.agents.titles_and_summaries import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.adapter import Adapter, SupportsStream
 from copilot_runtime.api.agent import StageFunction
@@ -34,7 +34,12 @@ from copilot_runtime.app.arguments import ELSEWHERE, check_arguments, check_hook
 from copilot_runtime.app.contributions import build_contributions
 from copilot_runtime.app.extension import Core, Extension
 from copilot_runtime.app.loading import list_options, load_extensions
-from copilot_runtime.app.server import AppServer, build_authenticator, build_push
+from copilot_runtime.app.server import (
+    AppServer,
+    build_authenticator,
+    build_push,
+    make_thread_sockets,
+)
 from copilot_runtime.app.threads import build_bus, build_thread_store
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.config.loader import load_settings
@@ -52,7 +57,7 @@ from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.transports.auth import Authenticate
 from copilot_runtime.transports.program_runs import ProgramRuns
-from copilot_runtime.transports.thread_push.push import ThreadPush, make_thread_sockets
+from copilot_runtime.transports.thread_push.push import ThreadPush
 from copilot_runtime.transports.transport import (
     Services,
     TransportLike,

@@ -21,7 +21,7 @@ from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.router import Router, RouterResponse, normalize_path
 from copilot_runtime.transports.thread_push.join_tokens import JoinTokens, OpenStreams
 from copilot_runtime.transports.thread_push.push import ThreadPush
-from copilot_runtime.transports.transport import Transport
+from copilot_runtime.transports.transport import Services, Transport
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -64,6 +64,13 @@ def build_push(conversations: Conversations, core: Core) -> ThreadPush:
         is_own_name=core.guard.is_own_name,
         url=core.settings.realtime_url,
     )
+
+
+def make_thread_sockets(services: Services) -> Any:
+    """Return the WebSocket transport; its module is imported on first use."""
+    from copilot_runtime.transports.thread_push.endpoint import ThreadSocketEndpoint
+
+    return ThreadSocketEndpoint(services)
 
 
 class AppServer:

@@ -21,7 +21,7 @@ from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.agents.function import FunctionAgent
 from copilot_runtime.agents.registry import coerce_agent
-from copilot_runtime.agents.side_requests import generate_title
+from copilot_runtime.agents.titles_and_summaries import generate_title
 from copilot_runtime.api import Caller
 from copilot_runtime.api.events import TextMessageContent, TextMessageStart
 from copilot_runtime.api.messages import (

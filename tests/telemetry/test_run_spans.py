@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.agents.side_requests import generate_title
+from copilot_runtime.agents.titles_and_summaries import generate_title
 from copilot_runtime.api import hooks
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import AuthenticationFailed, NetworkError

@@ -67,6 +67,11 @@ class RpcService(ABC):
         """Return the methods by name; missing ones are UNIMPLEMENTED."""
 
 
+MOST_RESULTS = 100
+MOST_TOKENS = 20_000
+"""Maxima of one search, by vectors or in the graph."""
+
+
 def require_knowledge(services: Services, name: str) -> "Knowledge":
     """Return the knowledge of a runtime. Raises `ConfigurationFailed` if it has none."""
     knowledge = services.parts.find(Knowledge)

@@ -7,7 +7,7 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.agents.side_requests import summarize
+from copilot_runtime.agents.titles_and_summaries import summarize
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.identity import SelectNames
 from copilot_runtime.base.errors import CopilotError

@@ -11,13 +11,10 @@ from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.settings import Settings, narrow_settings
-from copilot_runtime.extensions.tracing.build import (
-    TelemetryOptions,
-    build_exporter_environment,
-    build_telemetry,
-)
+from copilot_runtime.extensions.tracing.build import build_exporter_environment, build_telemetry
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.settings import WORKERS_TRACES
 from copilot_runtime.security.loopback import LISTENER
 from copilot_runtime.telemetry import semconv

@@ -80,10 +80,3 @@ class ThreadPush:
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         path = raw.partition(b"?")[0].decode("latin-1").rstrip("/")
         return f"{scheme}://{host}{path.removesuffix(request.path).rstrip('/')}/{SOCKET}"
-
-
-def make_thread_sockets(services: Any) -> Any:
-    """Return the WebSocket transport; its module is imported on first use."""
-    from copilot_runtime.transports.thread_push.endpoint import ThreadSocketEndpoint
-
-    return ThreadSocketEndpoint(services)

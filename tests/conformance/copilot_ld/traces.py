@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_provider
 from copilot_runtime.extensions.tracing.extract import extract_attributes
 from copilot_runtime.extensions.tracing.mermaid import draw_sequence
+from copilot_runtime.extensions.tracing.options import TelemetryOptions, has_host_provider
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, TraceFilter
 from copilot_runtime.extensions.tracing.store.records import (
     decode_line,

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from json import JSONDecodeError
 from typing import Any, cast
-from urllib.parse import quote
 
 from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
@@ -16,16 +15,9 @@ from a2a.server.context import ServerCallContext
 from a2a.server.routes import create_rest_routes
 from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
-from a2a.types import (
-    AgentCapabilities,
-    AgentCard,
-    AgentExtension,
-    AgentInterface,
-    AgentSkill,
-)
 from a2a.utils.error_handlers import rest_error_handler
 from a2a.utils.errors import A2AError
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.json_format import ParseError
 from sse_starlette import EventSourceResponse
 from sse_starlette.event import ensure_bytes
 from starlette.requests import Request as StarletteRequest
@@ -33,11 +25,9 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Message, Receive
 
-from copilot_runtime import __version__
-from copilot_runtime.api.agent import Agent
 from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.extensions.a2a.server.card import A2UI
 from copilot_runtime.extensions.a2a.server.handler import CALL, Call, RunHandler
-from copilot_runtime.extensions.generative_ui.a2ui.operations import BASIC_CATALOG
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.body import BadRequest, has_more_values
 from copilot_runtime.transports.request import Request
@@ -207,48 +197,3 @@ def _repeat(body: bytes) -> Receive:
         return waiting.pop() if waiting else {"type": "http.disconnect"}
 
     return receive
-
-
-A2UI = "https://a2ui.org/a2a-extension/a2ui/v0.9"
-"""The URI of the extension for A2UI surfaces."""
-
-_INTERFACES = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
-_INPUTS = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
-_OUTPUTS = ("text/plain", "application/json")
-
-
-def build_card(name: str, agent: Agent, url: str, *, has_a2ui: bool) -> AgentCard:
-    """Return the card of an agent, whose endpoint is below the runtime's address `url`."""
-    description = agent.description or f"The agent {name}."
-    place = f"{url}/a2a/{quote(name, safe='')}"
-    return AgentCard(
-        name=name,
-        description=description,
-        version=__version__,
-        supported_interfaces=[
-            AgentInterface(url=place, protocol_binding=binding, protocol_version=version)
-            for binding, version in _INTERFACES
-        ],
-        capabilities=AgentCapabilities(
-            streaming=True, extensions=_list_extensions() if has_a2ui else ()
-        ),
-        default_input_modes=_INPUTS,
-        default_output_modes=_OUTPUTS,
-        skills=[AgentSkill(id=name, name=name, description=description, tags=["chat"])],
-    )
-
-
-def find_url(request: Request, setting: str) -> str:
-    """Return the runtime's public URL: that of the settings, or of the request."""
-    if setting:
-        return setting.rstrip("/")
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    path = raw.split(b"?")[0].decode("latin-1").removesuffix("/")
-    base = path.removesuffix(f"/{request.path}")
-    return f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', '')}{base}"
-
-
-def _list_extensions() -> Sequence[AgentExtension]:
-    extension = AgentExtension(uri=A2UI, description="Surfaces, for clients that draw them.")
-    ParseDict({"supportedCatalogIds": [BASIC_CATALOG]}, extension.params)
-    return [extension]

@@ -80,7 +80,7 @@ class A2aEndpoint(Transport):
     async def _respond_card(self, request: Request, name: str, agent: Agent) -> None:
         from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
-        from copilot_runtime.extensions.a2a.server.dispatch import build_card, find_url
+        from copilot_runtime.extensions.a2a.server.card import build_card, find_url
 
         if request.method != "GET":
             raise Refusal(405, {"error": "A card is fetched by GET."}, {"allow": "GET"})

@@ -73,8 +73,10 @@ class OpenAIAgentsAgent(interfaces.Agent):
             import agents as sdk
             from openai import OpenAIError
 
-            from copilot_runtime.extensions.frameworks.openai_agents.tracing import trace_run
-            from copilot_runtime.extensions.frameworks.openai_agents.translate import StorageHooks
+            from copilot_runtime.extensions.frameworks.openai_agents.tracing import (
+                StorageHooks,
+                trace_run,
+            )
         except ImportError as error:
             raise MissingPackage(
                 "An OpenAIAgentsAgent", "openai-agents", "openai-agents"

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from time import time_ns
 from typing import Any, cast
 
+from agents import RunHooks
+
 from copilot_runtime.adapters.chat_span import price_usage
 from copilot_runtime.api.events import Usage
-from copilot_runtime.api.run_input import CURRENT_RUN
-from copilot_runtime.extensions.frameworks.openai_agents.translate import StorageHooks
+from copilot_runtime.api.run_input import CURRENT_RUN, wait_for_storage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import MAX_CHARACTERS, parse_json, render_text, truncate
 from copilot_runtime.telemetry.genai import (
@@ -26,6 +27,15 @@ from copilot_runtime.telemetry.span import Span
 _PROVIDER = "openai"
 _SDK_MODELS = "agents.models."
 """The module of the SDK's models for OpenAI's API and compatible servers."""
+
+
+class StorageHooks(RunHooks[Any]):
+    """Delays the agent's own tools until their call is stored (durable before visible)."""
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        """Wait until the call is stored. Raises the store's error, which ends the run."""
+        del context, agent, tool
+        await wait_for_storage()
 
 
 class SpanHooks(StorageHooks):

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from agents import RunHooks
-
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.openai.responses import ResponseEventReader
 from copilot_runtime.api.adapter import ChatRequest
@@ -22,7 +20,6 @@ from copilot_runtime.api.events import (
     TextMessageStart,
 )
 from copilot_runtime.api.messages import new_id
-from copilot_runtime.api.run_input import wait_for_storage
 from copilot_runtime.base.jsontext import dumps
 
 _WHOLE = frozenset(
@@ -145,12 +142,3 @@ def _to_text(output: Any) -> str:
         return dumps(output).decode()
     except TypeError:
         return str(output)
-
-
-class StorageHooks(RunHooks[Any]):
-    """Delays the agent's own tools until their call is stored (durable before visible)."""
-
-    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        """Wait until the call is stored. Raises the store's error, which ends the run."""
-        del context, agent, tool
-        await wait_for_storage()

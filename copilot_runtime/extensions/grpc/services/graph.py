@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.extensions.grpc.protos import graph_pb2
 from copilot_runtime.extensions.grpc.service import (
+    MOST_RESULTS,
+    MOST_TOKENS,
     Call,
     RpcMethod,
     RpcService,
@@ -14,9 +16,6 @@ from copilot_runtime.extensions.grpc.service import (
 )
 from copilot_runtime.extensions.knowledge.policies import build_actor
 from copilot_runtime.transports.transport import Services
-
-_MOST_RESULTS = 100
-_MOST_TOKENS = 20_000
 
 
 class GraphService(RpcService):
@@ -39,7 +38,7 @@ class GraphService(RpcService):
         """Return the matching triples, and the resources that contain them."""
         actor = build_actor(call.caller.user)
         count = request.limit if request.HasField("limit") else 50
-        limit = check_number("limit", count, _MOST_RESULTS, least=1)
+        limit = check_number("limit", count, MOST_RESULTS, least=1)
         pattern = (
             check_text("subject", request.subject) or "?",
             check_text("predicate", request.predicate) or "?",
@@ -47,7 +46,7 @@ class GraphService(RpcService):
         )
         triples = await self._knowledge.triples(pattern, actor=actor, limit=limit + 1)
         found = await self._knowledge.find(
-            pattern, actor=actor, limit=limit, max_tokens=_MOST_TOKENS
+            pattern, actor=actor, limit=limit, max_tokens=MOST_TOKENS
         )
         return graph_pb2.QueryByPatternResponse(
             triples=[

@@ -6,6 +6,8 @@ from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.grpc.protos import vector_pb2
 from copilot_runtime.extensions.grpc.service import (
+    MOST_RESULTS,
+    MOST_TOKENS,
     Call,
     RpcMethod,
     RpcService,
@@ -17,8 +19,6 @@ from copilot_runtime.extensions.knowledge.policies import build_actor
 from copilot_runtime.transports.transport import Services
 
 _MOST_TEXTS = 10
-_MOST_RESULTS = 100
-_MOST_TOKENS = 20_000
 
 
 class VectorService(RpcService):
@@ -47,8 +47,8 @@ class VectorService(RpcService):
             type=check_text("type", request.type),
             prefix=check_text("prefix", request.prefix),
             threshold=request.threshold if request.HasField("threshold") else None,
-            limit=check_number("limit", limit, _MOST_RESULTS, least=1),
-            max_tokens=check_number("max_tokens", tokens, _MOST_TOKENS),
+            limit=check_number("limit", limit, MOST_RESULTS, least=1),
+            max_tokens=check_number("max_tokens", tokens, MOST_TOKENS),
         )
         return vector_pb2.SearchContentResponse(passages=map(_encode_passage, found))
 

@@ -31,8 +31,9 @@ from urllib.request import (
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, NotFound
 from copilot_runtime.extensions.settings import Settings
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_store
+from copilot_runtime.extensions.tracing.build import build_store
 from copilot_runtime.extensions.tracing.extension import find_trace_place
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.stats import compute_stats
 from copilot_runtime.extensions.tracing.store.records import Record, decode_span
 from copilot_runtime.extensions.tracing.store.store import TraceStore

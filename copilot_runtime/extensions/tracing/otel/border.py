@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Link, StatusCode
 from opentelemetry.trace.status import Status
 
-from copilot_runtime.extensions.tracing.build import Capture, ContentForm
 from copilot_runtime.extensions.tracing.dialects import clean_value, drop_secrets, has_content
+from copilot_runtime.extensions.tracing.options import Capture, ContentForm
 from copilot_runtime.telemetry import semconv
 
 _SHORTEST = 8

@@ -22,8 +22,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, sampling
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_provider
 from copilot_runtime.extensions.tracing.dialects import strip_url, tells_of_models
+from copilot_runtime.extensions.tracing.options import TelemetryOptions, has_host_provider
 from copilot_runtime.extensions.tracing.otel.border import (
     ExportRules,
     FilteredExporter,

@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExport
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.tracing.build import EXPORTERS, TelemetryOptions
+from copilot_runtime.extensions.tracing.options import EXPORTERS, TelemetryOptions
 
 
 class Exporters(NamedTuple):

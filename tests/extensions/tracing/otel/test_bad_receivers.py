@@ -15,7 +15,8 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api.events import RunFinished
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.otel import delivery, mirror, session
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 from copilot_runtime.telemetry import Telemetry, semconv

@@ -25,8 +25,9 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.log import MemoryPlanLog
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
 from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
 from copilot_runtime.extensions.tracing.dialects import clean_value, drop_secrets, has_content
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.telemetry import LocalTelemetry, find_current_span, semconv

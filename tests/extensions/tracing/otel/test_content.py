@@ -10,7 +10,8 @@ import pytest
 from copilot_runtime import action
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import NetworkError
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.otel.border import shorten
 from copilot_runtime.extensions.tracing.otel.build import OwnTracerProvider
 from copilot_runtime.extensions.tracing.store.store import TraceStore

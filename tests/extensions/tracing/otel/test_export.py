@@ -15,7 +15,8 @@ from uuid import UUID
 import pytest
 
 from copilot_runtime import action
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, Telemetry, semconv

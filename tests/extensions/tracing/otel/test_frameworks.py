@@ -16,7 +16,8 @@ from pydantic_ai.models.test import TestModel
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.extensions.frameworks.langgraph.inprocess import LangGraphInProcessAgent
 from copilot_runtime.extensions.frameworks.pydantic_ai import PydanticAIAgent
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, semconv

@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from copilot_runtime import action
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.telemetry import (
     LocalTelemetry,

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.telemetry import LocalTelemetry
 from copilot_runtime.testing import Client, say

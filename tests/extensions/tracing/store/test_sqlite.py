@@ -12,7 +12,8 @@ from unittest.mock import Mock
 import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_store
+from copilot_runtime.extensions.tracing.build import build_store
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
 from copilot_runtime.extensions.tracing.store.jsonlines import JsonLinesTraceStore
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.extensions.tracing.store.store import ThreadedTraceStore

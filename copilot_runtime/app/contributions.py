@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from copilot_runtime.api.agent import Agents, Middleware, StageFunction
-from copilot_runtime.app.extension import Core, Extension
+from copilot_runtime.api.argument_checks import describe
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.observer import RunObserver
-from copilot_runtime.transports.transport import Services, TransportLike
+from copilot_runtime.transports.transport import RequestPolicy, Services, TransportLike
 
 MakeEndpoint = Callable[[Services], Any]
 ResolveAgents = Callable[[Agents], Agents]
@@ -47,6 +49,7 @@ def build_contributions(extensions: Sequence[Extension], core: Core) -> Contribu
     found = Contributions()
     for extension in extensions:
         added = extension.build(core)
+        _check_contribution(extension, added)
         for kind, part in added.parts.items():
             core.parts.add(kind, part)
         core.sources.extend(added.sources)
@@ -65,3 +68,20 @@ def build_contributions(extensions: Sequence[Extension], core: Core) -> Contribu
         found.transports += added.transports
         found.endpoints += added.endpoints
     return found
+
+
+def _check_contribution(extension: Extension, added: object) -> None:
+    """Raise `ConfigurationFailed` for values of a wrong type, which would fail much later."""
+    if not isinstance(added, Contribution):
+        raise ConfigurationFailed(
+            f"build() of the extension {extension.name!r} returned {describe(added)}, and not a "
+            "Contribution.",
+            hint="Write return Contribution().",
+        )
+    for kind, items in ((RunObserver, added.observers), (RequestPolicy, added.policies)):
+        for item in items:
+            if not isinstance(item, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped
+                raise ConfigurationFailed(
+                    f"The extension {extension.name!r} contributes {describe(item)}, and not a "
+                    f"{kind.__name__} object."
+                )

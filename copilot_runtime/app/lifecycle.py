@@ -105,11 +105,13 @@ class Lifecycle:
 
     def describe_health(self) -> Mapping[str, Any]:
         """Return the fields of `/health/ready` that extensions add."""
-        return {
-            name: value
-            for extension in self._extensions
-            for name, value in extension.describe_health().items()
-        }
+        found: dict[str, Any] = {}
+        for extension in self._extensions:
+            try:
+                found |= extension.describe_health()
+            except Exception:  # one extension must not take the server out of service
+                logger.exception("The health of the extension %s is unknown", extension.name)
+        return found
 
     def find_failing_checks(self) -> Sequence[str]:
         """Return the distinct names of the failing parts."""
@@ -119,5 +121,15 @@ class Lifecycle:
             *core.adapter.find_failing_checks(),
             *(name for agent in agents for name in agent.find_failing_checks()),
         ]
-        parts = [name for one in self._extensions for name in one.find_failing_checks()]
+        parts = [name for one in self._extensions for name in _find_failing_checks(one)]
         return [*parts, *dict.fromkeys(problems)]
+
+
+def _find_failing_checks(extension: Extension) -> Sequence[str]:
+    """Return the failing checks of an extension; its name, if it cannot even say which."""
+    try:
+        found = extension.find_failing_checks()
+        return [found] if isinstance(found, str) else [*found]
+    except Exception:
+        logger.exception("The checks of the extension %s failed", extension.name)
+        return [extension.name]

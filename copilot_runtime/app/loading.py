@@ -37,7 +37,10 @@ def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
                 f"extensions has an item that is {describe(item)}, and not an Extension object.",
                 hint="Subclass copilot_runtime.app.extension.Extension, and give an object of it.",
             )
+        _check_extension(item)
     own = {item.name: item for item in extras}
+    if len(own) < len(extras):
+        raise ConfigurationFailed("Two extensions of this program have the same name.")
     found = {name: own.pop(name, None) or make() for name, make in _load_classes().items()}
     found |= own
     for extension in found.values():
@@ -47,6 +50,19 @@ def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
                 hint=f"There are {', '.join(found)}.",
             )
     return [*found.values()]
+
+
+def _check_extension(item: Extension) -> None:
+    name = getattr(item, "name", "")
+    if not isinstance(name, str) or not name:
+        raise ConfigurationFailed(
+            f"{type(item).__name__} has no name.", hint='Write name = "weather" in the class.'
+        )
+    if isinstance(item.requires, str):
+        raise ConfigurationFailed(
+            f"The extension {name!r} has a text as requires.",
+            hint=f"Write requires = ({item.requires!r},).",
+        )
 
 
 def list_private_state(settings: CoreSettings) -> Sequence[PrivateState]:

@@ -272,10 +272,22 @@ def _add_commands(commands: Mapping[str, str]) -> None:
 def _add_plugins() -> None:
     """Add the commands of installed plugins. A plugin that cannot be imported is only logged."""
     try:
-        for plugin in load_plugins().values():
-            _add_commands(getattr(plugin, "commands", {}))
+        plugins = load_plugins()
     except CopilotError as error:
         logger.warning("The commands of plugins are missing: %s", error.message)
+        return
+    for name, plugin in plugins.items():
+        ours = {
+            *map(_name, cli.registered_commands),
+            *(group.name for group in cli.registered_groups),
+        }
+        commands: Mapping[str, str] = getattr(plugin, "commands", {})
+        if taken := ours.intersection(commands):
+            logger.warning("The extension %s cannot replace the command %s", name, taken.pop())
+        try:
+            _add_commands({key: value for key, value in commands.items() if key not in ours})
+        except (CopilotError, ImportError, AttributeError) as error:
+            logger.warning("Commands of the extension %s are missing: %s", name, error)
 
 
 def _name(command: CommandInfo) -> str:

@@ -49,7 +49,7 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.base.expiry import ExpiryQueue
 from copilot_runtime.base.formatting import format_count
-from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.observer import RunObserver, RunObservers
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
@@ -114,9 +114,7 @@ class Runtime:
         observers: Sequence[RunObserver] = (),
     ) -> None:
         self.telemetry = telemetry
-        self._observers = observers
-        self._gates = [one for one in observers if type(one).admit is not RunObserver.admit]
-        self._meters = [one for one in observers if one.counts_usage]
+        self._observers = RunObservers(observers)
         self.chat = complete(Agent, chat)
         self.agents = agents if callable(agents) else _complete_agents(agents)
         self.bus = bus
@@ -214,8 +212,7 @@ class Runtime:
         except BaseException as error:
             end_run_span(run.span, "refused", error)
             if not isinstance(error, DuplicateRun):
-                for observer in self._observers:
-                    observer.on_refusal(run, error)
+                self._observers.on_refusal(run, error)
             raise
         finally:
             reset_log_fields(token)
@@ -264,8 +261,7 @@ class Runtime:
             raise
         self._runs[run.log_id] = run
         try:
-            for gate in self._gates:
-                await self._ask_gate(gate, run)
+            await self._ask_observers(run)
             pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
             run.slot.run = run.request
@@ -388,19 +384,13 @@ class Runtime:
         if self.is_closing:
             raise Interrupted("The server stopped before it could answer.")
 
-    async def _ask_gate(self, gate: RunObserver, run: Run) -> None:
+    async def _ask_observers(self, run: Run) -> None:
         """Raise an observer's refusal of a run after reporting it to the `error` hook."""
         try:
-            await gate.admit(run)
-        except CopilotError as error:
+            await self._observers.admit(run)
+        except Exception as error:
             await report_error(self.hooks, error, run)
             raise
-
-    async def _count_usage(self, run: Run, events: Sequence[Event]) -> None:
-        """Pass the model usage of an ended run to the observers that count it."""
-        usages = [event for event in events if isinstance(event, Usage)] if self._meters else ()
-        for meter in self._meters:
-            await meter.count_usage(run, usages)
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run. A timeout or a stop ends the wait even if the preparation hangs."""
@@ -453,8 +443,7 @@ class Runtime:
             if isinstance(error, Exception) and not isinstance(error, _REPORTED_LATER):
                 await report_error(self.hooks, error, run)
             raise
-        for observer in self._observers:
-            observer.on_start(run, started)
+        self._observers.on_start(run, started)
         return writer
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
@@ -497,8 +486,7 @@ class Runtime:
                     await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
-                for observer in self._observers:
-                    observer.on_end(run, last, is_lost=writer.is_lost)
+                self._observers.on_end(run, last, is_lost=writer.is_lost)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader disconnects
@@ -539,8 +527,11 @@ class Runtime:
                 del self._runs[run.log_id]
             run.finish("ended")
         # at once: the log is deleted if its reader has disconnected
-        events = await _read_log(run) if self._meters or run.span.keeps_content else ()
-        await self._count_usage(run, events)
+        counts_usage = self._observers.counts_usage
+        events = await _read_log(run) if counts_usage or run.span.keeps_content else ()
+        if counts_usage:
+            usages = [event for event in events if isinstance(event, Usage)]
+            await self._observers.count_usage(run, usages)
         if run.span.keeps_content:
             answer = fold_messages(events)
             reason = "stop" if isinstance(last, RunFinished) else None

@@ -62,6 +62,17 @@ def test_a_plugin_that_cannot_be_imported_leaves_the_other_commands(package: Pat
     assert done.stdout.startswith("copilot-runtime ")
 
 
+def test_a_command_that_cannot_be_added_leaves_the_others_and_is_named(package: Path) -> None:
+    code = PLUGIN.replace('{"forecast"', '{"settings": "acme_weather:forecast", "nothing"')
+    (package / "acme_weather.py").write_text(code.replace(':forecast"}', ':nothing"}'))
+
+    done = run(package, "--version")
+
+    assert done.returncode == 0
+    assert "The extension weather cannot replace the command settings" in done.stderr
+    assert "Commands of the extension weather are missing" in done.stderr
+
+
 def test_the_table_of_commands_is_on_the_command_line() -> None:
     names = {command.name for command in cli.registered_commands}
     groups = {group.name for group in cli.registered_groups}

@@ -278,7 +278,7 @@ def add_endpoint(
     async def socket(websocket: WebSocket) -> None:
         await router(websocket.scope, websocket.receive, websocket.send)
 
-    asked = list(dependencies)
+    depends = list(dependencies)
     below = [f"/{item}" for part in transports for item in part.paths if item]
     app.router.routes.append(Route(f"{path}/health", health.open))
     app.router.routes.append(Route(f"{path}/health/live", health.live))
@@ -293,10 +293,10 @@ def add_endpoint(
             methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             include_in_schema=False,
             response_model=None,
-            dependencies=asked,
+            dependencies=depends,
         )
     for url in spell_url(path):
-        app.add_api_websocket_route(url, socket, dependencies=asked)
+        app.add_api_websocket_route(url, socket, dependencies=depends)
     for part in transports:
         for end in part.socket_paths if part.has_own_auth else ():
             app.router.routes.append(WebSocketRoute(f"{path}/{end}", router))

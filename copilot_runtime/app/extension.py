@@ -119,7 +119,7 @@ class Extension:
     conversations exist, and later `open` and `aclose`.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     requires: ClassVar[Sequence[str]] = ()
     """The extensions that this one imports."""
     options: ClassVar[Sequence[str]] = ()

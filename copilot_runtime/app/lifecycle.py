@@ -10,7 +10,7 @@ from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.api.hooks import call_quietly
 from copilot_runtime.app.extension import Core, Extension
 from copilot_runtime.app.maintenance import delete_old_threads, find_threads_state, warn_of_key
-from copilot_runtime.base.outages import Outage
+from copilot_runtime.base.outages import Outage, log_failures
 from copilot_runtime.config.loader import list_unused_credentials
 from copilot_runtime.security.loopback import LISTENER
 from copilot_runtime.telemetry.genai import count_from_zero
@@ -107,10 +107,8 @@ class Lifecycle:
         """Return the fields of `/health/ready` that extensions add."""
         found: dict[str, Any] = {}
         for extension in self._extensions:
-            try:
+            with log_failures(logger, "The health of the extension %s is unknown", extension.name):
                 found |= extension.describe_health()
-            except Exception:  # one extension must not take the server out of service
-                logger.exception("The health of the extension %s is unknown", extension.name)
         return found
 
     def find_failing_checks(self) -> Sequence[str]:
@@ -127,9 +125,7 @@ class Lifecycle:
 
 def _find_failing_checks(extension: Extension) -> Sequence[str]:
     """Return the failing checks of an extension; its name, if it cannot even say which."""
-    try:
+    with log_failures(logger, "The checks of the extension %s failed", extension.name):
         found = extension.find_failing_checks()
         return [found] if isinstance(found, str) else [*found]
-    except Exception:
-        logger.exception("The checks of the extension %s failed", extension.name)
-        return [extension.name]
+    return [extension.name]

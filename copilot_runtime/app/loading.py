@@ -53,14 +53,13 @@ def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
 
 
 def _check_extension(item: Extension) -> None:
-    name = getattr(item, "name", "")
-    if not isinstance(name, str) or not name:
+    if not item.name:
         raise ConfigurationFailed(
             f"{type(item).__name__} has no name.", hint='Write name = "weather" in the class.'
         )
     if isinstance(item.requires, str):
         raise ConfigurationFailed(
-            f"The extension {name!r} has a text as requires.",
+            f"The extension {item.name!r} has a text as requires.",
             hint=f"Write requires = ({item.requires!r},).",
         )
 

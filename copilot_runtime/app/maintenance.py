@@ -50,8 +50,8 @@ async def delete_old_threads(
         except (
             Exception
         ) as error:  # also raised by third-party stores: the next hour brings a retry
-            known = isinstance(error, CopilotError)
-            logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
+            is_expected = isinstance(error, CopilotError)
+            logger.warning("Old threads were not deleted: %s", error, exc_info=not is_expected)
         else:
             if count:
                 days = age / 86400

@@ -281,9 +281,9 @@ class MissingPackage(ConfigurationFailed):
 
     def __init__(self, what: str, package: str, extra: str | None = None) -> None:
         self.extra = extra
-        wanted = f"'copilot-runtime[{extra}]'" if extra else package
+        requirement = f"'copilot-runtime[{extra}]'" if extra else package
         super().__init__(
-            f"{what} needs the package {package!r}. Install it with: pip install {wanted}"
+            f"{what} needs the package {package!r}. Install it with: pip install {requirement}"
         )
 
 

@@ -1,5 +1,7 @@
-"""Logging of outages: once per outage, or once per interval."""
+"""Logging of outages, once per outage or interval, and of failures that must not spread."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from logging import Logger
 from time import monotonic
 
@@ -57,3 +59,12 @@ class LogRateLimit:
             return False
         self._next_at = now + _PAUSE
         return True
+
+
+@contextmanager
+def log_failures(logger: Logger, message: str, *args: object) -> Generator[None]:
+    """Log an exception of the block, and go on after it."""
+    try:
+        yield
+    except Exception:  # of an extension or of the application, which must not harm the rest
+        logger.exception(message, *args)

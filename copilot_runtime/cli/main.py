@@ -277,15 +277,13 @@ def _add_plugins() -> None:
         logger.warning("The commands of plugins are missing: %s", error.message)
         return
     for name, plugin in plugins.items():
-        ours = {
-            *map(_name, cli.registered_commands),
-            *(group.name for group in cli.registered_groups),
-        }
         commands: Mapping[str, str] = getattr(plugin, "commands", {})
-        if taken := ours.intersection(commands):
-            logger.warning("The extension %s cannot replace the command %s", name, taken.pop())
+        groups = {group.name for group in cli.registered_groups}
+        clashes = commands.keys() & {*map(_name, cli.registered_commands), *groups}
+        for clash in clashes:
+            logger.warning("The extension %s cannot replace the command %s", name, clash)
         try:
-            _add_commands({key: value for key, value in commands.items() if key not in ours})
+            _add_commands({key: commands[key] for key in commands if key not in clashes})
         except (CopilotError, ImportError, AttributeError) as error:
             logger.warning("Commands of the extension %s are missing: %s", name, error)
 

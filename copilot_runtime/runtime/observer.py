@@ -3,8 +3,10 @@
 import logging
 from asyncio import iscoroutine
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted, Usage
+from copilot_runtime.base.outages import log_failures
 from copilot_runtime.runtime.run import Run
 
 logger = logging.getLogger(__name__)
@@ -64,26 +66,21 @@ class RunObservers:
 
     async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
         for meter in self._meters:
-            try:
+            with _isolate(meter):
                 await meter.count_usage(run, usages)
-            except Exception as error:
-                _log_failure(meter, error)
 
     def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         self._call(lambda one: one.on_end(run, event, is_lost=is_lost))
 
     def _call(self, call: Callable[[RunObserver], object]) -> None:
         for observer in self._observers:
-            try:
+            with _isolate(observer):
                 result = call(observer)
-            except Exception as error:
-                _log_failure(observer, error)
-            else:
                 if iscoroutine(result):
                     result.close()
-                    _log_failure(observer, TypeError("This method must not be async."))
+                    raise TypeError("This method must not be async.")
 
 
-def _log_failure(observer: RunObserver, error: Exception) -> None:
+def _isolate(observer: RunObserver) -> AbstractContextManager[None]:
     name = type(observer).__qualname__
-    logger.error("The observer %s failed; the run goes on", name, exc_info=error)
+    return log_failures(logger, "The observer %s failed; the run goes on", name)

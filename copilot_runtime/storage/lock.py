@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 from copilot_runtime.base.errors import CopilotError
@@ -95,8 +95,7 @@ class StorageLock:
         finally:
             renewal.cancel()
             try:
-                with suppress(asyncio.CancelledError):
-                    await renewal
+                await asyncio.gather(renewal, return_exceptions=True)  # but not our own end
             finally:
                 await self.release()
 

@@ -11,6 +11,7 @@ from time import time
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.errors import CopilotError, Misuse, NotFound, StoreFailed
 from copilot_runtime.base.jsonvalue import JsonValue
+from copilot_runtime.base.outages import log_failures
 from copilot_runtime.extensions.planner.events import (
     ANSWERS,
     ROOT,
@@ -129,10 +130,8 @@ class PlanEngine:
         """Pass an entry that the plan has applied to all listeners."""
         self.slots.update(plan)
         for listener in self._listeners:
-            try:
+            with log_failures(logger, "A listener of plans failed"):
                 listener(plan, entry)
-            except Exception:  # no plan fails because of those who watch it
-                logger.exception("A listener of plans failed")
 
     async def open(self) -> None:
         """Open the log, and resume the plans that no server runs. Raises `StoreFailed`."""

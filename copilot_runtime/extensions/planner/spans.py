@@ -148,8 +148,8 @@ class PlanTracer:
                 self._questions[event.question_id] = (event, entry.time)
                 span = self.find_span(tasks[id])
                 content = {semconv.QUESTION_TEXT: event.text} if span.keeps_content else {}
-                asked = {semconv.QUESTION_KIND: event.kind, **content}
-                span.add_event(semconv.EVENT_QUESTION, asked)
+                attributes = {semconv.QUESTION_KIND: event.kind, **content}
+                span.add_event(semconv.EVENT_QUESTION, attributes)
             case QuestionAnswered():
                 self._record_answer(event, entry.time)
             case TaskEnded(task_id=id):

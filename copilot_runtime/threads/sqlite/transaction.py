@@ -94,11 +94,11 @@ class SqliteTransaction(Transaction):
         )
 
     async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
-        known = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT name FROM known WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
             (thread, orjson.dumps([*names]).decode()),
         )
-        new = {*names}.difference(name for (name,) in known)
+        new = {*names}.difference(name for (name,) in rows)
         await self.add_names(thread, new)
         return new
 

@@ -59,7 +59,7 @@ async def transcribe(
     """
     try:
         if transcriber is None:
-            raise _not_configured()
+            raise _build_missing_service()
         upload = _read_json(body) if content_type is None else _read_body(body, content_type)
         return await _transcribe(transcriber, upload)
     except _Problem as problem:
@@ -133,7 +133,7 @@ def _problem(error: CopilotError) -> _Problem:
             message = "Authentication failed with transcription provider"
             return _Problem(401, "auth_failed", message)
         case ConfigurationFailed():
-            return _not_configured()
+            return _build_missing_service()
         case NetworkError():
             return _Problem(502, "network_error", error.message, retryable=True)
         case _:
@@ -144,8 +144,8 @@ def _invalid_request(message: str) -> _Problem:
     return _Problem(400, "invalid_request", message)
 
 
-def _not_configured() -> _Problem:
-    return _Problem(503, "service_not_configured", "Transcription service is not configured")
+def _build_missing_service() -> _Problem:
+    return _Problem(503, "service_build_missing_service", "Transcription service is not configured")
 
 
 def _decode_base64(audio: str) -> bytes:

@@ -8,6 +8,7 @@ from time import monotonic, time
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.outages import log_failures
 from copilot_runtime.extensions.knowledge.access import Access, AccessAction, Actor
 from copilot_runtime.extensions.knowledge.policies.policy import (
     Decision,
@@ -128,10 +129,8 @@ class PolicyFile(Policy):
             )
             return
         before, self._policy = self._policy, policy
-        try:
+        with log_failures(logger, "The previous policy could not be closed"):
             before.close()
-        except Exception:
-            logger.exception("The policy of before could not be closed")
         logger.info("The policy %s has changed and applies.", self.path)
 
     def _is_settled(self) -> bool:

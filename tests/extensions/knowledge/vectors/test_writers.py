@@ -251,3 +251,20 @@ async def test_a_lock_is_waited_for_also_if_another_one_is_faster() -> None:
         lock.check()
         assert await storage.exists("lock.json")
     assert not await storage.exists("lock.json")
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_while_the_lock_is_released_is_not_lost() -> None:
+    storage, is_inside = MemoryStorage(), asyncio.Event()
+
+    async def work() -> None:
+        async with lock_storage(storage, "vectors/lock"):
+            is_inside.set()
+
+    task = asyncio.create_task(work())
+    await is_inside.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await storage.find_etags() == {}

@@ -60,7 +60,7 @@ run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 
 # a test that fails runs again, alone: the summary lists it as unstable if it passes then
-PYTEST = $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --rerun-failed
+PYTEST = $(BIN)/pytest --numprocesses=$(WORKERS) --max-worker-restart=0 --dist=loadfile --no-loadscope-reorder --rerun-failed
 
 ifdef EXT
 test: setup system packages

@@ -4,7 +4,8 @@
 out as a whole are not imported.
 """
 
-from collections.abc import Iterable
+import faulthandler
+from collections.abc import Generator, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -73,6 +74,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
         if matches(path, SLOW) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SLOW_LIMIT))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, bool | None, bool | None]:
+    """End the process, with all stacks, if a test hangs although its limit has interrupted it."""
+    faulthandler.dump_traceback_later(2 * SLOW_LIMIT, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def is_nightly(item: pytest.Item, path: str) -> bool:

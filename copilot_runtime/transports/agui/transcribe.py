@@ -145,7 +145,7 @@ def _invalid_request(message: str) -> _Problem:
 
 
 def _build_missing_service() -> _Problem:
-    return _Problem(503, "service_build_missing_service", "Transcription service is not configured")
+    return _Problem(503, "service_not_configured", "Transcription service is not configured")
 
 
 def _decode_base64(audio: str) -> bytes:

@@ -2,7 +2,8 @@
 
 A test that passes alone is unstable: the summary lists it with its first error, and the run is
 green. The run stays red if a test fails alone, if more than three are unstable, if more than
-twenty failed, with `--maxfail`, or if a file could not be collected. Works with and without xdist.
+twenty failed, with `--maxfail`, if a file could not be collected, or if a worker of xdist ended, so
+that its tests did not run. Works with and without xdist.
 """
 
 import subprocess
@@ -37,11 +38,15 @@ class FailedTests:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._failures: dict[str, pytest.TestReport] = {}
-        self._is_collected = True
+        self._is_complete = True
         self._unstable: list[pytest.TestReport] = []
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self._is_collected &= not report.failed
+        self._is_complete &= not report.failed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object) -> None:
+        self._is_complete &= not error
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -56,7 +61,7 @@ class FailedTests:
 
     def _may_rerun(self) -> bool:
         is_limited = bool(self._config.getoption("maxfail"))
-        return self._is_collected and not is_limited and len(self._failures) <= MOST_RERUNS
+        return self._is_complete and not is_limited and len(self._failures) <= MOST_RERUNS
 
     def _rerun(self) -> None:
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")

@@ -29,11 +29,11 @@ def run(tmp_path: Path) -> Run:
     (tmp_path / "pytest.ini").touch()
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
-        plugin = ["-p", "tests.plugin.rerun", "-p", "no:langsmith_plugin", "--rerun-failed"]
+        plugin = ["-p", "tests.plugin.rerun", "-p", "xdist", "--rerun-failed"]
         return subprocess.run(
             [sys.executable, "-m", "pytest", *plugin, *options],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -87,6 +87,14 @@ def test_nothing_runs_again_with_maxfail(tmp_path: Path, run: Run) -> None:
 def test_nothing_runs_again_if_more_than_twenty_fail(tmp_path: Path, run: Run) -> None:
     write_unstable_tests(tmp_path, 21)
     done = run()
+
+    assert (done.returncode, "unstable" in done.stdout) == (1, False)
+
+
+def test_a_run_is_red_if_a_worker_ends_before_its_tests(tmp_path: Path, run: Run) -> None:
+    write_unstable_tests(tmp_path, 1)
+    (tmp_path / "test_dead.py").write_text("import os\ndef test_dead(): os._exit(1)\n")
+    done = run("--numprocesses=2", "--max-worker-restart=0")
 
     assert (done.returncode, "unstable" in done.stdout) == (1, False)
 

@@ -3,7 +3,6 @@
 import logging
 from asyncio import iscoroutine
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted, Usage
 from copilot_runtime.base.outages import log_failures
@@ -44,9 +43,16 @@ class RunObservers:
     """All observers of a runtime. One that fails is logged, and harms no run and no other one."""
 
     def __init__(self, observers: Sequence[RunObserver] = ()) -> None:
-        self._observers = observers
-        self._gates = [one for one in observers if type(one).admit is not RunObserver.admit]
+        base = RunObserver  # a method that an observer does not override is never called
+        self._gates = [one for one in observers if type(one).admit is not base.admit]
         self._meters = [one for one in observers if one.counts_usage]
+        self._refused = [
+            one.on_refusal for one in observers if type(one).on_refusal is not base.on_refusal
+        ]
+        self._started = [
+            one.on_start for one in observers if type(one).on_start is not base.on_start
+        ]
+        self._ended = [one.on_end for one in observers if type(one).on_end is not base.on_end]
 
     @property
     def counts_usage(self) -> bool:
@@ -59,28 +65,31 @@ class RunObservers:
             await gate.admit(run)
 
     def on_refusal(self, run: Run, error: BaseException) -> None:
-        self._call(lambda one: one.on_refusal(run, error))
+        for method in self._refused:
+            _call(method, run, error)
 
     def on_start(self, run: Run, event: RunStarted) -> None:
-        self._call(lambda one: one.on_start(run, event))
+        for method in self._started:
+            _call(method, run, event)
 
     async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
         for meter in self._meters:
-            with _isolate(meter):
+            with log_failures(logger, _FAILED, type(meter).__qualname__):
                 await meter.count_usage(run, usages)
 
     def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
-        self._call(lambda one: one.on_end(run, event, is_lost=is_lost))
-
-    def _call(self, call: Callable[[RunObserver], object]) -> None:
-        for observer in self._observers:
-            with _isolate(observer):
-                result = call(observer)
-                if iscoroutine(result):
-                    result.close()
-                    raise TypeError("This method must not be async.")
+        for method in self._ended:
+            _call(method, run, event, is_lost=is_lost)
 
 
-def _isolate(observer: RunObserver) -> AbstractContextManager[None]:
-    name = type(observer).__qualname__
-    return log_failures(logger, "The observer %s failed; the run goes on", name)
+_FAILED = "The observer %s failed; the run goes on"
+
+
+def _call(method: Callable[..., object], *args: object, **options: object) -> None:
+    try:
+        result = method(*args, **options)
+        if iscoroutine(result):
+            result.close()
+            raise TypeError("This method must not be async.")
+    except Exception:
+        logger.exception(_FAILED, method.__qualname__.rpartition(".")[0])

@@ -33,8 +33,7 @@ class EventsExtension(Extension):
         has_planner = bool(settings.planner.name) or any(
             map(has_plans, core.agents.lasting.values())
         )
-        store = settings.events.store
-        store = store or ("memory" if knowledge or has_planner else "none")
+        store = settings.events.choose_store(has_publisher=bool(knowledge or has_planner))
         self._events: ResourceEvents | None = None
         self._publisher: EventPublisher | None = None
         if store == "none":
@@ -62,11 +61,15 @@ class EventsExtension(Extension):
             await self._events.aclose()
 
     def list_worker_variables(self, settings: CoreSettings) -> Mapping[str, str]:
-        chosen = narrow_settings(settings)
-        publishes = chosen.knowledge.address or chosen.planner.name
-        if (chosen.events.store or ("memory" if publishes else "none")) != "memory":
+        if choose_event_store(narrow_settings(settings)) != "memory":
             return {}
         return {"COPILOT_EVENTS_STORE": f"sqlite:{WORKERS_EVENTS}"}
+
+
+def choose_event_store(settings: Settings) -> str:
+    """Return the store of events of a server that has no parts but those of the settings."""
+    publishes = bool(settings.knowledge.address or settings.planner.name)
+    return settings.events.choose_store(has_publisher=publishes)
 
 
 def find_event_file(settings: Settings) -> Path | None:

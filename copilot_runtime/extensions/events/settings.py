@@ -28,3 +28,7 @@ class EventSettings(Section):
         default=64 * 1024 * 1024,
         description="Largest size of all events that are kept, in bytes: the oldest go first.",
     )
+
+    def choose_store(self, *, has_publisher: bool) -> str:
+        """Return `store`, or its default on a server with or without parts that publish events."""
+        return self.store or ("memory" if has_publisher else "none")

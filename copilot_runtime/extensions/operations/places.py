@@ -13,7 +13,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Store
 from copilot_runtime.database.postgres.pool import Pool, is_read_only
 from copilot_runtime.database.sqlite.file import build_failure
 from copilot_runtime.extensions.access.api_keys.store import choose_address
-from copilot_runtime.extensions.events.extension import find_event_file
+from copilot_runtime.extensions.events.extension import choose_event_store, find_event_file
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.extension import find_trace_place
 from copilot_runtime.threads.postgres.transaction import PostgresTransaction
@@ -273,13 +273,10 @@ def find_keys(settings: Settings) -> Place:
 
 def list_memory(settings: Settings) -> Sequence[str]:
     """Return the parts of a backup that exist only in the memory of a server."""
-    has_events = settings.events.store == "memory" or (
-        not settings.events.store and bool(settings.knowledge.address or settings.planner.name)
-    )
     are_in_memory = {
         "threads": settings.threads.partition(":")[0] == "memory",
         "plans": settings.planner.name != "" and settings.planner.store == "memory",
-        "events": has_events and find_event_file(settings) is None,
+        "events": choose_event_store(settings) == "memory" and find_event_file(settings) is None,
         "traces": find_trace_place(settings)[0] == "memory",
         "knowledge": settings.knowledge.address == "memory",
     }

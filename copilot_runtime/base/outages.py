@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from logging import Logger
 from time import monotonic
 
+from copilot_runtime.base.errors import CopilotError
+
 
 class Outage:
     """Logs one warning when a service becomes unavailable, and one when it is available again.
@@ -63,8 +65,10 @@ class LogRateLimit:
 
 @contextmanager
 def log_failures(logger: Logger, message: str, *args: object) -> Generator[None]:
-    """Log an exception of the block, and go on after it."""
+    """Log an exception of the block, and go on after it: a `CopilotError` needs no stack."""
     try:
         yield
+    except CopilotError as error:
+        logger.warning(f"{message}: %s", *args, error.message)
     except Exception:  # of an extension or of the application, which must not harm the rest
         logger.exception(message, *args)

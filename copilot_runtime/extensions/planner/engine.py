@@ -356,13 +356,9 @@ class PlanEngine:
         """Delete plans past their retention, once an hour."""
         while self.retention:
             count = 0
-            try:
+            with log_failures(logger, "Old plans were not deleted"):
                 while number := await self.log.delete_plans(before=self.clock() - self.retention):
                     count += number
-            except CopilotError as error:
-                logger.warning("Old plans were not deleted: %s", error.message)
-            except Exception:
-                logger.exception("Old plans were not deleted.")
             if count:
                 logger.info(
                     "Deleted %d plans that were over for %d seconds.", count, self.retention
@@ -375,13 +371,9 @@ class PlanEngine:
             await asyncio.sleep(_POLL)
             if not self._runs:
                 continue
-            try:
+            with log_failures(logger, "Commands for plans cannot be read"):
                 for command in await self.log.read_commands():
                     await self._carry_out(command)
-            except CopilotError as error:
-                logger.warning("Commands for plans cannot be read: %s", error.message)
-            except Exception:
-                logger.exception("Commands for plans cannot be read.")
 
     async def _carry_out(self, command: PlanCommand) -> None:
         run = self._runs.get(command.plan_id)

@@ -1,7 +1,7 @@
-"""Which servers that share a file of threads are alive: each holds a lock while it runs.
+"""Detect which servers that share a file of threads are alive: each holds a lock while it runs.
 
-The lock is the operating system's (`flock`), so it ends with its process however that ends.
-Where there is no `flock` (Windows), a file that is open cannot be deleted, which means the same.
+The lock is the operating system's (`flock`), which releases it however the process ends. Without
+`flock` (Windows), an open file serves as the lock, because it cannot be deleted.
 """
 
 import glob
@@ -17,7 +17,7 @@ except ImportError:  # Windows
 
 
 class Server:
-    """This server, known to the others by a file next to the database."""
+    """This server, which other servers detect by a lock file next to the database."""
 
     def __init__(self, database: Path) -> None:
         self.id = uuid4().hex[:16]
@@ -25,7 +25,7 @@ class Server:
         self._file = _create_lock(self._lock_path)
 
     def leave(self) -> None:
-        """Release the lock: this server has ended."""
+        """Release and delete the lock when this server stops."""
         if fcntl is not None:
             # before the lock is free: no other server can take it
             self._lock_path.unlink(missing_ok=True)
@@ -34,7 +34,7 @@ class Server:
 
 
 def is_alive(database: Path, server: str) -> bool:
-    """Return whether a server still runs. The file of a dead one is deleted."""
+    """Return whether a server is alive. The lock file of a dead one is deleted."""
     path = _lock_path(database, server)
     if fcntl is None:
         return not _try_unlink(path)
@@ -42,7 +42,7 @@ def is_alive(database: Path, server: str) -> bool:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    except PermissionError:  # it belongs to another user of this machine, who may well be alive
+    except PermissionError:  # of another user's process, which may well be alive
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -55,12 +55,12 @@ def is_alive(database: Path, server: str) -> bool:
 
 
 def list_other_locks(database: Path, server: str) -> Sequence[str]:
-    """Return which other servers have files; one that died a moment ago may still have one."""
+    """Return the ids of other servers with a lock file, perhaps including one that just died."""
     return [other for other in _list_locks(database) if other != server]
 
 
 def remove_stale_locks(database: Path) -> None:
-    """Delete the files of all servers that died."""
+    """Delete the lock files of all dead servers."""
     for server in _list_locks(database):
         is_alive(database, server)
 
@@ -75,7 +75,7 @@ def _lock_path(database: Path, server: str) -> Path:
 
 
 def _create_lock(path: Path) -> int:
-    """Create a file and lock it, as a descriptor. One that is looked at meanwhile is replaced."""
+    """Create and lock a file, and return its descriptor; retry if another process deleted it."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         if fcntl is None:

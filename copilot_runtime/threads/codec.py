@@ -1,7 +1,7 @@
 """A fast JSON codec for stored events.
 
-`events.load_event` checks more and takes ten times as long: a thread of 10,000 events is read
-while somebody waits for it.
+`events.load_event` validates more and takes ten times as long: clients wait while a thread of
+10,000 events is read.
 """
 
 import json
@@ -23,14 +23,14 @@ logger = logging.getLogger("copilot_runtime.threads")
 
 _SECONDS_BETWEEN_LINES = 60.0
 _next_line: dict[str, float] = {}
-"""When the next line about lost events of a type may be logged."""
+"""The earliest time of the next log line about lost events of a type."""
 
 
 def encode(events: Sequence[Event]) -> bytes:
     """Encode events as a JSON array. Values that are not JSON become their `str()`.
 
-    An event that cannot be written at all, such as a state nested a thousand deep, is left out
-    with a line in the log: it must not take the answer with it.
+    An event that cannot be encoded at all, such as a state nested a thousand levels deep, is
+    omitted and logged, so that the rest of the answer is stored.
     """
     try:
         return orjson.dumps(list(events), default=_as_json)
@@ -39,7 +39,7 @@ def encode(events: Sequence[Event]) -> bytes:
 
 
 def encode_parts(parts: Iterable[tuple[int, Sequence[Event]]]) -> bytes:
-    """Write events of several logs as one JSON array: `[[number, event, ...], ...]`."""
+    """Encode events of several logs as one JSON array: `[[number, event, ...], ...]`."""
     rows = [[number, *events] for number, events in parts]
     try:
         return orjson.dumps(rows, default=_as_json)
@@ -48,25 +48,25 @@ def encode_parts(parts: Iterable[tuple[int, Sequence[Event]]]) -> bytes:
 
 
 def decode(data: bytes | str, where: str) -> list[Event]:
-    """Read what `encode` wrote. What cannot be read is left out, with one line naming `where`."""
+    """Decode the output of `encode`. Unreadable events are skipped, with a log line on `where`."""
     return _parse_rows(_load_rows(data, where), where)
 
 
 def decode_parts(
     data: bytes | str, where: str, numbers: Container[int]
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Read the logs, from what `encode_parts` wrote, of these numbers, as `decode` does."""
+    """Yield the logs with these numbers from the output of `encode_parts`, as `decode` does."""
     for part in _load_rows(data, where):
         match part:
             case [int(number), *rows]:
                 if number in numbers:
                     yield number, _parse_rows(rows, where)
             case _:
-                logger.error("Left out what cannot be read in %s: it has no number", where)
+                logger.error("Skipped unreadable data in %s: it has no number", where)
 
 
 def parse_events(rows: Any) -> list[Event]:
-    """Return events of decoded JSON. Raises `ValueError` if one of them is not one."""
+    """Return the events of decoded JSON. Raises `ValueError` if one is invalid."""
     if not isinstance(rows, list):
         raise ValueError("the events are not a list")
     events, errors = _read_events(rows)
@@ -79,26 +79,26 @@ def _load_rows(data: bytes | str, where: str) -> list[Any]:
     try:
         rows = jsontext.loads(data if isinstance(data, bytes) else data.encode())
     except (ValueError, AttributeError) as error:
-        logger.error("Left out what cannot be read in %s: %s", where, error)
+        logger.error("Skipped unreadable data in %s: %s", where, error)
         return []
     if not isinstance(rows, list):
-        logger.error("Left out what cannot be read in %s: it is not a list", where)
+        logger.error("Skipped unreadable data in %s: it is not a list", where)
         return []
     return rows
 
 
 def _parse_rows(rows: Sequence[Any], where: str) -> list[Event]:
-    """Return the events among some rows."""
+    """Return the valid events of some rows; log the others."""
     events, errors = _read_events(rows)
     if errors:
         logger.error(
-            "Left out %s of %s events in %s: %s", len(errors), len(rows), where, errors[0][:200]
+            "Skipped %s of %s events in %s: %s", len(errors), len(rows), where, errors[0][:200]
         )
     return events
 
 
 def _read_events(rows: Sequence[Any]) -> tuple[list[Event], list[str]]:
-    """Return the events among some rows, and what is wrong with the others."""
+    """Return the valid events of some rows, and the errors of the others."""
     events: list[Event] = []
     errors: list[str] = []
     readers = _readers()
@@ -106,7 +106,7 @@ def _read_events(rows: Sequence[Any]) -> tuple[list[Event], list[str]]:
         try:
             events.append(readers[row["type"]](row))
         except (KeyError, TypeError, ValueError) as error:
-            errors.append(f"event {number} is none ({type(error).__name__}: {error})")
+            errors.append(f"event {number} is invalid ({type(error).__name__}: {error})")
     return events, errors
 
 
@@ -135,15 +135,15 @@ def _encode_each(events: Iterable[Event]) -> Iterable[bytes]:
 
 
 def _log_loss(event: Event, error: Exception) -> None:
-    """Write a line to the log, at most once a minute: such events come in hundreds."""
+    """Log a lost event, at most once a minute per type: hundreds may be lost at a time."""
     now = monotonic()
     if now >= _next_line.get(event.type, now):
         _next_line[event.type] = now + _SECONDS_BETWEEN_LINES
-        logger.error("An event of type %r was not kept: %s", event.type, error)
+        logger.error("An event of type %r was not stored: %s", event.type, error)
 
 
 def _to_plain(value: Any) -> Any:
-    """Return a value the standard library can write and orjson can read."""
+    """Return a value that the standard library can encode and orjson can decode."""
     if isinstance(value, (str, bool, int, NoneType)):
         return value
     if isinstance(value, float):
@@ -171,7 +171,7 @@ def _get_type(kind: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Makes one kind of dataclass of decoded JSON. Raises `ValueError` or `TypeError`."""
+    """Builds dataclasses of one kind from JSON objects. Raises `ValueError` or `TypeError`."""
 
     kind: Any
     names: frozenset[str]
@@ -181,7 +181,7 @@ class _Reader:
 
     @classmethod
     def of(cls, kind: type) -> "_Reader":
-        """Read the annotations of a dataclass."""
+        """Return the reader for a dataclass, derived from its annotations."""
         plain: list[tuple[str, tuple[type, ...]]] = []
         words: list[tuple[str, frozenset[str]]] = []
         nested: list[tuple[str, Read | Mapping[str, Read]]] = []
@@ -212,7 +212,7 @@ class _Reader:
             elif value:
                 row[name] = [read[part["type"]](part) for part in value]
             else:
-                del row[name]  # its default, the empty tuple, is equal to what was written
+                del row[name]  # the default is an equal, empty tuple
         try:
             value = self.kind(**row)
         except TypeError:  # a later version of this package wrote more
@@ -228,7 +228,7 @@ class _Reader:
 
 def _read_texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise ValueError("a list of texts is none")
+        raise ValueError("expected a list of strings")
     return tuple(value)
 
 

@@ -1,4 +1,4 @@
-"""Compact the log of an ended run for replays, and complete logs that a server left unfinished."""
+"""Compact the logs of ended runs for replay, and complete the logs of dead servers' runs."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,20 +30,19 @@ from copilot_runtime.threads.store import Segment
 _Start = TextMessageStart | ActionExecutionStart | ReasoningStart
 _End = TextMessageEnd | ActionExecutionEnd | ReasoningEnd
 _Piece = Callable[[str, str], Event]
-"""Makes an event that adds a text to the item of that id."""
+"""Builds the event that appends a text to the item with that id."""
 
 
 def compact(
     events: Iterable[Event], *, ending: RunFinished | RunFailed | None = None
 ) -> list[Event]:
-    """Return a log that shows the same, in an order every client accepts, in as few events.
+    """Return an equivalent log with as few events as possible, in an order every client accepts.
 
-    Items stay in the order in which they began, each in one piece: start, text, end. Of the
-    states of an agent, and of the values of an activity, only the last remains. What breaks the
-    order is left out, as the AG-UI transport leaves it out. What is open before the last event
-    is closed there. In a run that failed or was stopped, a call of the server that came to nothing
-    gets a result that says so. A log without its last event is that of a run that goes on: it stays
-    open, unless there is an `ending` to give it.
+    Items keep their order and are contiguous: start, text, end. Of the states of an agent, and of
+    the values of an activity, only the last one remains. Events in a wrong order are dropped, as
+    by the AG-UI transport. Items that are open before the last event are closed there. In a run
+    that failed or was stopped, a server action's call without a result gets a placeholder. A log
+    without a last event belongs to an active run: it stays open, unless `ending` is given.
     """
     log = _Log()
     last = log.take(events) or ending
@@ -81,12 +80,12 @@ class _Log:
         self._calls: dict[str, _Item] = {}
         self._thoughts: dict[str, _Item] = {}
         self._unanswered: dict[str, str] = {}
-        """Names of the calls without a result, by their ids."""
+        """Names of the calls without a result, by call id."""
         self._activities: dict[str, int] = {}
-        """Where in the entries the activities of this section are."""
+        """Indexes in the entries of the activities in this section, by message id."""
         self._states: dict[str, AgentState] = {}
         self._section = 0
-        """How many snapshots there were. What came before one must not come after it."""
+        """Number of snapshots so far: no item may move across a snapshot."""
 
     def take(self, events: Iterable[Event]) -> RunFinished | RunFailed | None:
         """Process the events, and return the last one."""
@@ -131,7 +130,7 @@ class _Log:
     def _interrupted_calls(
         self, failed: ErrorReport, closing_events: Sequence[Event]
     ) -> Sequence[Event]:
-        """Return results for the calls of the server that were complete and came to nothing."""
+        """Return results for complete calls of server actions that have no result."""
         names = self._started.server_actions if self._started else ()
         closed = {it.call_id for it in closing_events if isinstance(it, ActionExecutionResult)}
         return [
@@ -145,7 +144,7 @@ class _Log:
             case RunStarted():
                 self._started = self._started or event
             case AgentState(agent=agent):
-                self._states.pop(agent, None)  # the client shows the one that came last
+                self._states.pop(agent, None)  # keep the order of the latest states
                 self._states[agent] = event
             case Activity():
                 self._activity(event)
@@ -164,7 +163,7 @@ class _Log:
                 self._closed(event)
             case ActionExecutionResult(call_id=key):
                 self._unanswered.pop(key, None)
-                if key in self._calls:  # its arguments are complete, whatever follows
+                if key in self._calls:  # a result implies complete arguments
                     self._closed(ActionExecutionEnd(call_id=key))
                 self._entries.append(event)
             case _:
@@ -181,13 +180,13 @@ class _Log:
         item = items.get(key)
         if item is None:
             return
-        if item.section != self._section:  # a snapshot has the first part of it
+        if item.section != self._section:  # the snapshot has its first part
             items[key] = item = _Item(key, item.piece, None, self._section)
             self._entries.append(item)
         item.pieces.append(text)
 
     def _closed(self, event: Event) -> bool:
-        """Close an item in place. Returns whether the event concerns an item."""
+        """Close an open item in place. Returns `True` if the event is the end of an item."""
         match event:
             case TextMessageEnd(message_id=key):
                 items = self._texts
@@ -226,7 +225,7 @@ def _thought(key: str, text: str) -> Event:
 logger = logging.getLogger(__name__)
 
 _MAX_UNSAVED_ENDS = 1000
-"""Beyond that the oldest is given up."""
+"""If there are more, the oldest one is discarded."""
 
 INTERRUPTED = RunFailed(
     error=Interrupted("The server stopped before the answer was complete.").report()
@@ -234,10 +233,10 @@ INTERRUPTED = RunFailed(
 
 
 def prepend_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
-    """Return a log with its first event: a server may die between `begin` and the first write.
+    """Return the log with its first events, even if the server died before the first write.
 
-    `begin` keeps the new messages of a request in `head`. Until they are in the log, they are
-    nowhere else. A longer head is a part of the log by itself.
+    `begin` stores the new messages of a request in `head`, which is their only copy until the log
+    contains them. A head of several events is itself the start of the log.
     """
     if len(head) <= 1 and events and isinstance(events[0], RunStarted):
         return events
@@ -245,12 +244,12 @@ def prepend_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Eve
 
 
 def complete_log(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
-    """Return the log of a run whose server died, ended and shortened."""
+    """Return the completed and compacted log of a dead server's run."""
     return compact(prepend_head(head, events), ending=INTERRUPTED)
 
 
 class UnsavedEnds:
-    """The ends of runs that wait for a store that failed."""
+    """The last events of runs that could not be stored yet."""
 
     def __init__(self) -> None:
         self._segments: dict[str, Segment] = {}
@@ -260,7 +259,7 @@ class UnsavedEnds:
         return bool(self._segments)
 
     def add(self, segment: Segment, log_fields: Mapping[str, str]) -> None:
-        """Add an end; what the log says of it has the ids of its run."""
+        """Add the end of a run; `log_fields` are its ids for log lines."""
         self._segments[segment.log_id] = segment
         self._log_fields[segment.log_id] = log_fields
         if len(self._segments) > _MAX_UNSAVED_ENDS:
@@ -270,13 +269,13 @@ class UnsavedEnds:
         return [*self._segments.values()]
 
     def remove(self, segment: Segment, *, is_saved: bool) -> None:
-        """Remove an end, which is logged as an error if it was not saved."""
+        """Remove the end of a run; log an error if it was not saved."""
         self._segments.pop(segment.log_id, None)
         fields = self._log_fields.pop(segment.log_id, None)
         if not is_saved:
-            logger.error("The end of the run %s could not be kept", segment.log_id, extra=fields)
+            logger.error("The end of the run %s could not be stored", segment.log_id, extra=fields)
 
     def give_up(self) -> None:
-        """Remove all ends, which are lost."""
+        """Discard all ends, and log each as an error."""
         for segment in self.segments():
             self.remove(segment, is_saved=False)

@@ -50,7 +50,7 @@ Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 
 
 class OpenDatabase(Protocol):
-    """A database that is open."""
+    """An open database."""
 
     @property
     def server(self) -> Any:
@@ -60,9 +60,9 @@ class OpenDatabase(Protocol):
     async def do(
         self, work: Work[T], *, reading: bool = False, is_one_statement: bool = False
     ) -> T:
-        """Do all of some work in one transaction, or nothing; when `reading`, at one moment.
+        """Execute `work` in one transaction; with `reading`, in a consistent read-only snapshot.
 
-        What `is_one_statement` costs less.
+        Work that `is_one_statement` is cheaper.
         """
         ...
 
@@ -82,11 +82,11 @@ class OpenRun(NamedTuple):
     key: ThreadKey
     place: Place
     server: Any
-    """The server id at the start of the run."""
+    """The id of this server when the run started."""
 
 
 class DatabaseThreads(ThreadStore, Generic[Database]):
-    """A thread store in a database, opened at first use."""
+    """A thread store in a database, which is opened on first use."""
 
     def __init__(self) -> None:
         self._clock = Clock()
@@ -97,15 +97,15 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         self._undoing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Open the database, and end the runs of servers that died.
+        """Open the database, and end the runs of dead servers.
 
-        Every other method opens it too if need be. Raises `StoreFailed`, `MissingPackage`, or
-        `ConfigurationFailed` for what is not a database of threads.
+        Every other method opens it if necessary. Raises `StoreFailed`, `MissingPackage`, or
+        `ConfigurationFailed` if it is not a database of threads.
         """
         await self._connect()
 
     async def secret(self) -> str:
-        """Return the secret of the database: empty in one that had threads before it had one."""
+        """Return the secret of the database; empty if its threads are older than the secret."""
         rows = await self._fetch("SELECT value FROM copilot_secret")
         return rows[0][0] if rows else ""
 
@@ -114,31 +114,31 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return str((await self._connect()).server)
 
     async def list_other_servers(self) -> Sequence[str]:
-        """Return the addresses of the other processes that use the database, or did just now."""
+        """Return the addresses of other processes that use the database, or did a moment ago."""
         return await self._read(lambda db: db.list_other_servers())
 
     async def find_running(self, key: ThreadKey) -> RunningRun | None:
-        """Return the run of a thread that has not ended, in whatever process, or None."""
+        """Return the active run of a thread, in whichever process it is, or `None`."""
         if not is_valid_key(key):
             return None
         return await self._read(partial(transactions.find_running, key=key))
 
     async def find_logs(self, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
-        """Return the logs of the runs of a thread that have an id, the oldest first."""
+        """Return the logs of a thread's runs with this run id, oldest first."""
         if not is_valid_key(key) or not is_text(run_id):
             return []
         find = partial(transactions.find_logs, key=key, run_id=run_id)
         return await self._do(find, reading=True)
 
     async def is_alive(self, server: str) -> bool:
-        """Return whether a process with such an address runs."""
+        """Return whether the process with this address is alive."""
         try:
             return await self._do(lambda db: db.is_alive(db.parse_server(server)))
         except ValueError:
             return False
 
     async def end_dead_run(self, key: ThreadKey, log_id: str) -> bool:
-        """End a run whose process died. Returns whether there was such a run."""
+        """End a run whose process died. Returns `True` if there was such a run."""
         now = self._clock.now()
         end = partial(transactions.end_dead_run, key=key, log_id=log_id, now=now)
         dead = await self._do(end)
@@ -148,7 +148,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Create the log of a run. Raises `ThreadBusy`, or `Misuse` for ids that are too long.
 
-        That is `DuplicateRun` for a run that has begun before.
+        The subclass `DuplicateRun` of `ThreadBusy` is raised if the run has already begun.
         """
         key = get_thread_key(run)
         await self._connect()
@@ -156,7 +156,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         undo = partial(transactions.undo_begin, key=key, run=now)
         try:
             open_run, new, dead = await self._begin(key, run, now)
-        except asyncio.CancelledError:  # it may have been begun all the same
+        except asyncio.CancelledError:  # the run may have been stored all the same
             task = asyncio.create_task(self._do(undo), name=f"undo:{run.log_id}")
             self._undoing.add(task)
             task.add_done_callback(self._finish_undo)
@@ -177,14 +177,14 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
 
         try:
             return await self._do(begin)
-        except ServerLost:  # which it had no run to learn from
+        except ServerLost:  # this server had no run, so it did not know
             return await self._do(begin)
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Append to logs; segments of deleted threads are ignored.
 
-        Raises `Interrupted` for runs that others have ended, because they took this server for
-        dead; then nothing is written.
+        Raises `Interrupted` for runs that other servers have ended, because they declared this
+        server dead; nothing is written then.
         """
         database = self._database or await self._connect()
         self._check_runs(segments, database.server)
@@ -203,10 +203,10 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
                 self._running.pop(segment.log_id, None)
 
     def _check_runs(self, segments: Sequence[Segment], server: Any) -> None:
-        """Raise `Interrupted` if some of these runs are not of this server any more.
+        """Raise `Interrupted` if some of these runs no longer belong to this server.
 
-        A run is forgotten when its end is refused alone. Of several segments each will come again,
-        and none may then look as if its thread had been deleted.
+        A run is only forgotten if its end is the single rejected segment. Several segments are
+        retried one by one, and a forgotten run would look like one of a deleted thread.
         """
         runs = [(segment, self._running.get(segment.log_id)) for segment in segments]
         lost = [segment for segment, run in runs if run is not None and run.server != server]
@@ -216,7 +216,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         if lost:
             raise Interrupted(
                 "Another server has ended this answer, because this one was silent for too long.",
-                hint="It was taken for dead: it hung, or its connection to the database ended.",
+                hint="This server was declared dead: it hung, or lost its database connection.",
             )
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
@@ -240,13 +240,13 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._read(partial(transactions.get_thread, key=key))
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
-        """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
+        """Return the runs of a thread, oldest first. Unreadable events are skipped and logged."""
         if not is_valid_key(key):
             return []
         return await self._do(partial(transactions.read_runs, key=key), reading=True)
 
     async def ended_runs(self, key: ThreadKey) -> Sequence[StoredRun]:
-        """Return the runs of a thread as `runs` does; one that goes on has no events."""
+        """Return the runs of a thread like `runs`, but active runs may lack events."""
         if not is_valid_key(key):
             return []
         read = partial(transactions.read_runs, key=key, only_ended=True)
@@ -264,7 +264,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._do(partial(update, key=key, name=name, archived=archived, now=now))
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Delete a thread; its active run is no longer stored."""
+        """Delete a thread; its active run is no longer stored. Returns `True` if it existed."""
         if not is_valid_key(key):
             return False
         for log_id in [log_id for log_id, run in self._running.items() if run.key == key]:
@@ -272,7 +272,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._delete(key)
 
     async def expire(self, before: datetime) -> int:
-        """Delete threads not updated since `before`, except those with a run."""
+        """Delete idle threads not updated since `before`. Returns the number of deleted threads."""
         limit, last, count = from_datetime(before), 0, 0
         while expired := await self._do(
             partial(transactions.expire_threads, before=limit, after=last)
@@ -281,7 +281,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return count
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
-        """Return a page of the threads of all owners, the oldest first."""
+        """Return a page of the threads of all owners, oldest first."""
         after = parse_cursor(cursor).number if cursor else 0
         rows = await self._fetch(
             f"SELECT {COLUMNS} FROM copilot_threads WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
@@ -292,10 +292,10 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
     async def list_latest(
         self, limit: int, *, agent: str | None = None, archived: bool = False
     ) -> Sequence[Thread]:
-        """Return at most `limit` threads of all owners, the latest first."""
+        """Return at most `limit` threads of all owners, latest first."""
         if not is_text(agent or ""):
             return []  # no agent has such a name
-        # an index by time alone would make each run dearer; half a million threads take 0.1 s
+        # an index by time alone would slow down each run; scanning 500,000 threads takes 0.1 s
         rows = await self._fetch(
             f"SELECT {COLUMNS} FROM copilot_threads"  # noqa: S608  # ours
             " WHERE (CAST(? AS text) IS NULL OR agent = ?) AND (? OR NOT archived)"
@@ -305,12 +305,12 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return [build_thread(row) for row in rows]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Import a thread of another store, with its runs that are not stored yet."""
+        """Import a thread from another store, with those of its runs that are not stored yet."""
         now = self._clock.now()
         return await self._do(partial(transactions.put_thread, thread=thread, runs=runs, now=now))
 
     async def assign(self, keys: Sequence[ThreadKey], owner: str) -> Sequence[ThreadKey]:
-        """Give threads to another owner. Raises `ThreadBusy`, or `Misuse` for no such owner."""
+        """Assign threads to another owner. Raises `ThreadBusy`, or `Misuse` for a bad owner."""
         check_text("owner", owner)
         valid = [key for key in keys if is_valid_key(key)]
         return await self._do(partial(transactions.assign_threads, keys=valid, owner=owner))
@@ -318,7 +318,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
         """Store the checkpoint of an interrupted run."""
         if not is_valid_key(ThreadKey(key.owner, key.thread_id)):
-            return False  # what no run of a thread has
+            return False  # no stored thread can have this key
         now = self._clock.now()
         await self._do(partial(transactions.save_checkpoint, key=key, data=data, now=now))
         return True
@@ -332,7 +332,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._do(partial(transactions.delete_checkpoint, key=key, version=version))
 
     async def aclose(self) -> None:
-        """Finish pending work, and close the database. What is asked for later opens it."""
+        """Finish pending work, and close the database. The next method call reopens it."""
         if self._undoing:
             await asyncio.wait(self._undoing)
         async with self._opening:
@@ -353,23 +353,23 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await (await self._connect()).do(work, reading=reading)
 
     async def _read(self, work: Work[T]) -> T:
-        """Do what reads by one statement."""
+        """Execute work that reads with a single statement."""
         return await (await self._connect()).do(work, reading=True, is_one_statement=True)
 
     async def _fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         return await self._read(lambda db: db.fetch(statement, *values))
 
     async def _delete(self, key: ThreadKey) -> bool:
-        """Delete a thread. Returns whether there was one."""
+        """Delete a thread. Returns `True` if it existed."""
         return await self._do(partial(transactions.delete_thread, key=key, now=self._clock.now()))
 
     def _finish_undo(self, task: asyncio.Task[None]) -> None:
         self._undoing.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            logger.error("A run that nobody waits for is still in its thread: %s", error)
+            logger.error("Could not delete the run of a cancelled request: %s", error)
 
     async def _end_dead_runs(self, database: Database) -> None:
-        """End the runs of servers that died, in a database that was just opened."""
+        """End the runs of dead servers, right after the database was opened."""
         if dead := await database.do(partial(transactions.end_dead_runs, now=self._clock.now())):
             logger.warning("Ended %s runs that a server left unfinished", len(dead))
         self._report_dead_runs(dead)
@@ -385,4 +385,4 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
 
     @abstractmethod
     async def _open_now(self) -> Database:
-        """Open the database, and end the runs of servers that died."""
+        """Open the database, and end the runs of dead servers."""

@@ -1,7 +1,7 @@
 """Export threads as JSON Lines from any store, and import them into any other.
 
-A line with `"type": "thread"` has what a list shows of a thread. The lines with `"type": "run"`
-that follow are its runs, each with its events. Times are ISO 8601, to the microsecond.
+A line with `"type": "thread"` has the metadata of a thread. The lines with `"type": "run"` that
+follow are its runs, each with its events. Times are ISO 8601, to the microsecond.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
@@ -18,14 +18,14 @@ from copilot_runtime.threads.validation import check_text
 
 
 class ImportProgress(NamedTuple):
-    """How far an import has come: threads that were read, and runs that were new."""
+    """The progress of an import: the numbers of threads read and of new runs."""
 
     threads: int
     runs: int
 
 
 async def export_threads(store: ThreadStore) -> AsyncGenerator[bytes, None]:
-    """Yield all threads of all owners as lines, without their ends; the first of each its head."""
+    """Yield all threads as lines without line ends: each thread's metadata, then its runs."""
     cursor: str | None = None
     while True:
         page = await store.everyones(cursor)
@@ -41,10 +41,10 @@ async def export_threads(store: ThreadStore) -> AsyncGenerator[bytes, None]:
 async def import_threads(
     store: ThreadStore, lines: Iterable[bytes]
 ) -> AsyncGenerator[ImportProgress, None]:
-    """Import what `export_threads` wrote; yield after each thread.
+    """Import the output of `export_threads`; yield the progress after each thread.
 
-    What is there already is left alone, so that an import may be done twice. Raises `Misuse` for
-    a line that is wrong, and names it; what came before its thread has been imported.
+    Threads and runs that already exist are skipped, so an import can be repeated. Raises `Misuse`
+    with the number of an invalid line; the threads before that line's thread are imported.
     """
     runs = 0
     for threads, (thread, its_runs) in enumerate(parse_export(lines), 1):
@@ -53,7 +53,7 @@ async def import_threads(
 
 
 def parse_export(lines: Iterable[bytes]) -> Iterator[tuple[Thread, list[StoredRun]]]:
-    """Yield threads with their runs. Raises `Misuse` for a line that is wrong, and names it."""
+    """Yield threads with their runs. Raises `Misuse` with the number of an invalid line."""
     current: tuple[Thread, list[StoredRun]] | None = None
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -76,7 +76,7 @@ def parse_export(lines: Iterable[bytes]) -> Iterator[tuple[Thread, list[StoredRu
         except (ValueError, Misuse) as error:
             raise Misuse(
                 f"Line {number} cannot be read: {error}",
-                hint="Correct the line and import again: what is there already is left alone.",
+                hint="Correct the line and import again: runs that already exist are skipped.",
             ) from error
     if current:
         yield current
@@ -112,7 +112,7 @@ def _run_line(key: ThreadKey, run: StoredRun) -> bytes:
 
 
 class _Row:
-    """A decoded line. Raises `ValueError` for what is missing or of the wrong kind."""
+    """A decoded line. Raises `ValueError` for fields that are missing or have the wrong type."""
 
     def __init__(self, decoded: Any) -> None:
         if not isinstance(decoded, Mapping):

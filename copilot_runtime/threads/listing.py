@@ -15,9 +15,9 @@ async def list_threads(
     *,
     archived: bool = True,
 ) -> AsyncGenerator[Thread, None]:
-    """Yield threads: the latest of an owner first, or the oldest of everybody.
+    """Yield the threads of an owner, latest first; or of all owners, oldest first.
 
-    Those of everybody are of all agents, and archived ones are among them.
+    For an `owner` of `None`, `agent` and `archived` are ignored: all threads are yielded.
     """
     cursor: str | None = None
     while True:
@@ -38,7 +38,7 @@ async def list_threads(
 async def list_latest(
     store: ThreadStore, limit: int, *, owner: str | None, agent: str | None, archived: bool
 ) -> Sequence[Thread]:
-    """Return at most `limit` threads of an owner, or of everybody, the latest first."""
+    """Return at most `limit` threads, latest first; an `owner` of `None` means all owners."""
     if owner is None:
         return await store.list_latest(limit, agent=agent, archived=archived)
     latest: list[Thread] = []
@@ -62,14 +62,15 @@ class Assignment:
         self.owner = owner
         self.ids = [*dict.fromkeys(ids)]
         self.count = 0
-        """How many the owner has got."""
+        """Number of threads assigned so far."""
         self.conflicts: list[str] = []
         """Ids of skipped threads: the new owner already has a thread with that id."""
 
     async def list_threads(self, store: ThreadStore) -> AsyncGenerator[Thread, None]:
-        """Yield what is to be given.
+        """Yield the threads to assign.
 
-        Raises `ThreadBusy`, or `NotFound` for an id that is none, and a named owner without any.
+        Raises `ThreadBusy` for an active run, and `NotFound` for an unknown id or for a named owner
+        without threads.
         """
         async with aclosing(self._find_threads(store)) as found:
             async for thread in found:
@@ -78,10 +79,10 @@ class Assignment:
                 yield thread
 
     async def carry_out(self, store: ThreadStore) -> AsyncGenerator[int, None]:
-        """Give the threads, and yield how many are given so far.
+        """Assign the threads, and yield the number assigned so far.
 
-        Nothing is given while one of them is being answered: raises `ThreadBusy`. If an answer
-        begins meanwhile, some are given already; who does it again gives the rest.
+        Raises `ThreadBusy` before any change if one of them has an active run. If a run starts
+        later, some threads are already assigned; another call assigns the rest.
         """
         async with aclosing(self.list_threads(store)) as found:
             async for _ in found:
@@ -112,9 +113,9 @@ class Assignment:
         for id in self.ids:
             thread = await store.get(ThreadKey(self.source, id))
             if thread is None:
-                whose = repr(self.source) if self.source else "nobody"
+                whose = f"of {self.source!r}" if self.source else "without an owner"
                 raise NotFound(
-                    f"There is no thread {id!r} of {whose}.",
+                    f"There is no thread {id!r} {whose}.",
                     hint="`copilot-runtime threads list` shows owners and ids.",
                 )
             yield thread

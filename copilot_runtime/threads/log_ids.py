@@ -1,4 +1,4 @@
-"""The ids of logs, which say what was asked for, and the names of messages in a thread."""
+"""Log ids, which contain a digest of the request, and the names of messages in a thread."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b, sha256
@@ -21,14 +21,14 @@ from copilot_runtime.base.errors import NotFound, ThreadBusy
 from copilot_runtime.base.jsontext import dumps
 
 REMEMBERED_S = 3600
-"""Seconds for which it is known that a request had been answered in a thread that was deleted."""
+"""Seconds for which requests of deleted threads are recognised as repeated."""
 
 _BYTES = 8
-"""Bytes of each half of an id, of which the one behind the dot says what was asked for."""
+"""Bytes of each half of a log id; the half after the dot is the digest of the request."""
 
 
 class DuplicateRun(ThreadBusy):
-    """The run of a request has begun before: the same request came twice."""
+    """The run of a request has already begun: the request is a duplicate."""
 
 
 class LogStatus(NamedTuple):
@@ -39,22 +39,22 @@ class LogStatus(NamedTuple):
 
 
 def build_log_id(*question: Any) -> str:
-    """Return a new id for the log of a request that asks for something."""
+    """Return a new log id: a random half, and the digest of `question`."""
     digest = blake2b(dumps(question), digest_size=_BYTES).hexdigest()
     return f"{urandom(_BYTES).hex()}.{digest}"
 
 
 def asks_same(log_id: str, other: str) -> bool:
-    """Return whether two requests, whose runs have one id, ask for the same."""
+    """Return whether the requests of two logs with the same run id have the same content."""
     digest = _get_digest(log_id)
     return digest != "" and digest == _get_digest(other)
 
 
 def is_duplicate(run: RunInput, logs: Iterable[LogStatus]) -> bool:
-    """Return whether a run is one of those of the same id, whose logs these are.
+    """Return whether a run repeats one of the runs with the same id, given their logs.
 
-    An answer to an interrupt may be given twice in the same words, if the agent asks again: once
-    it has been worked on, the questions of the thread say whether it may.
+    An answer to an interrupt may be sent twice with the same content, if the agent asks again. If
+    the first run has ended, the open questions of the thread decide whether it is accepted.
     """
     same = [log for log in logs if asks_same(log.log_id, run.log_id)]
     return any(not run.resume or not log.ended for log in same)
@@ -68,7 +68,7 @@ def build_duplicate_error(run_id: str) -> DuplicateRun:
 
 
 def digest_request(owner: str, thread_id: str, run_id: str, log_id: str) -> bytes | None:
-    """Return what a request is known by when its thread is gone; None if it cannot come again."""
+    """Return a digest that identifies a request after its thread is deleted, or `None`."""
     if not (question := _get_digest(log_id)):
         return None
     return sha256("\0".join((owner, thread_id, run_id, question)).encode()).digest()
@@ -83,18 +83,18 @@ def build_deletion_error() -> NotFound:
 
 
 def _get_digest(log_id: str) -> str:
-    """Return what says what was asked for; nothing where nobody can ask again."""
+    """Return the digest in a log id; empty if the request cannot be repeated."""
     return log_id.partition(".")[2]
 
 
 _LONGEST = 200
-"""Characters of a name; a longer one is stored as its digest, for the sake of the index."""
+"""Characters of a name; a longer one is stored as its digest, to fit into the index."""
 
 
 def get_message_name(message: Message) -> str:
-    """Return the name of a message.
+    """Return the unique name of a message in its thread.
 
-    Results have names of their own: there are agents that give a result the id of its call.
+    Results have a prefix, because some agents give a result the id of its call.
     """
     if isinstance(message, ResultMessage):
         return _shorten(f"result:{message.id}")
@@ -102,7 +102,7 @@ def get_message_name(message: Message) -> str:
 
 
 def index_by_name(messages: Iterable[Message]) -> dict[str, Message]:
-    """Return messages by their names, in order; of two with one name the first."""
+    """Return messages by name, in order; the first one of each name."""
     named: dict[str, Message] = {}
     for message in messages:
         named.setdefault(get_message_name(message), message)
@@ -110,7 +110,7 @@ def index_by_name(messages: Iterable[Message]) -> dict[str, Message]:
 
 
 def collect_names(events: Iterable[Event]) -> set[str]:
-    """Return the names of all messages that these events make."""
+    """Return the names of all messages that these events contain or start."""
     names: set[str] = set()
     for event in events:
         if read := _NAMES.get(type(event)):
@@ -119,7 +119,7 @@ def collect_names(events: Iterable[Event]) -> set[str]:
 
 
 def _shorten(name: str) -> str:
-    # neither database takes half a character, and PostgreSQL no NUL
+    # no database accepts lone surrogates, and PostgreSQL no NUL
     if len(name) > _LONGEST or "\0" in name or not name.isascii():
         return sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return name
@@ -130,7 +130,7 @@ def _read_text(event: TextMessageStart | ReasoningStart | Activity) -> Sequence[
 
 
 def _read_call(event: ActionExecutionStart) -> Sequence[str]:
-    """Return the call and the message that holds it, which may hold nothing else."""
+    """Return the names of the call and of its parent message, which may have no other content."""
     call = _shorten(event.call_id)
     return (call, _shorten(event.parent_id)) if event.parent_id else (call,)
 

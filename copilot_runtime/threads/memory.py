@@ -1,4 +1,4 @@
-"""Store threads in this process: for tests, and for servers that write nothing to disk."""
+"""A thread store in the memory of this process, for tests and for servers without a disk."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -53,19 +53,19 @@ from copilot_runtime.threads.validation import (
 
 
 class MemoryThreads(ThreadStore):
-    """At most `max_threads`: the one not used for longest makes room, unless it has a run."""
+    """Stores up to `max_threads` threads; the least recently used idle one is evicted."""
 
     def __init__(self, *, max_threads: int = 1000) -> None:
         self.max_threads = max_threads
         self._clock = Clock()
         self._count = 0
         self._threads: dict[ThreadKey, _Thread] = {}
-        """In the order in which they were used."""
+        """In the order of use, least recent first."""
         self._latest: dict[str, _Latest] = {}
         """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
         self._deleted: dict[bytes, int] = {}
-        """What the latest requests of deleted threads are known by, and when that was."""
+        """Digests of the latest requests of deleted threads, with the time of deletion."""
         self._secret = token_hex(32)
         self._checkpoints = MemoryCheckpoints()
 
@@ -73,7 +73,7 @@ class MemoryThreads(ThreadStore):
         """Do nothing: a new process has no threads."""
 
     async def secret(self) -> str:
-        """Return a secret that is as old as the threads: agents begin all anew with it."""
+        """Return a secret that is created and lost together with the threads."""
         return self._secret
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
@@ -107,7 +107,7 @@ class MemoryThreads(ThreadStore):
         return messages
 
     async def find_logs(self, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
-        """Return the logs of the runs of a thread that have an id, the oldest first."""
+        """Return the logs of a thread's runs with this run id, oldest first."""
         thread = self._threads.get(key)
         return thread.find_logs(run_id) if thread else []
 
@@ -144,7 +144,7 @@ class MemoryThreads(ThreadStore):
         return thread and build_thread(thread.row())
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
-        """Return the runs of a thread, the oldest first."""
+        """Return the runs of a thread, oldest first."""
         thread = self._threads.get(key)
         return [run.to_stored_run() for run in thread.runs] if thread else []
 
@@ -165,7 +165,7 @@ class MemoryThreads(ThreadStore):
         return build_thread(thread.row())
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Delete a thread; its active run is no longer stored."""
+        """Delete a thread; its active run is no longer stored. Returns `True` if it existed."""
         thread = self._threads.get(key)
         if thread is None:
             return False
@@ -176,7 +176,7 @@ class MemoryThreads(ThreadStore):
         return True
 
     def _remember(self, key: ThreadKey, thread: "_Thread") -> None:
-        """Remember for a while which requests of a deleted thread may come again."""
+        """Remember the latest requests of a deleted thread for a while, in case of repetitions."""
         now = self._clock.now()
         before = now - REMEMBERED_S * 1_000_000
         for run in thread.runs:
@@ -187,7 +187,7 @@ class MemoryThreads(ThreadStore):
             del self._deleted[next(iter(self._deleted))]
 
     async def expire(self, before: datetime) -> int:
-        """Delete threads not updated since `before`, except those with a run."""
+        """Delete idle threads not updated since `before`. Returns the number of deleted threads."""
         limit = from_datetime(before)
         old = [
             thread
@@ -199,7 +199,7 @@ class MemoryThreads(ThreadStore):
         return len(old)
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
-        """Return a page of the threads of all owners, the oldest first."""
+        """Return a page of the threads of all owners, oldest first."""
         after = parse_cursor(cursor).number if cursor else 0
         threads = sorted(self._threads.values(), key=lambda thread: thread.number)
         rows = [thread.row() for thread in threads if thread.number > after]
@@ -208,7 +208,7 @@ class MemoryThreads(ThreadStore):
     async def list_latest(
         self, limit: int, *, agent: str | None = None, archived: bool = False
     ) -> Sequence[Thread]:
-        """Return at most `limit` threads of all owners, the latest first."""
+        """Return at most `limit` threads of all owners, latest first."""
         threads = (
             thread
             for thread in self._threads.values()
@@ -218,7 +218,7 @@ class MemoryThreads(ThreadStore):
         return [build_thread(thread.row()) for thread in latest]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Import a thread of another store, with its runs that are not stored yet."""
+        """Import a thread from another store, with those of its runs that are not stored yet."""
         updated = from_datetime(thread.updated_at)
         local = self._threads.get(thread.key)
         if local is None:
@@ -240,7 +240,7 @@ class MemoryThreads(ThreadStore):
         return len(new)
 
     async def assign(self, keys: Sequence[ThreadKey], owner: str) -> Sequence[ThreadKey]:
-        """Give threads to another owner. Raises `ThreadBusy`, or `Misuse` for no such owner."""
+        """Assign threads to another owner. Raises `ThreadBusy`, or `Misuse` for a bad owner."""
         check_text("owner", owner)
         found = [thread for key in keys if (thread := self._threads.get(key)) is not None]
         if running := next((thread for thread in found if thread.running), None):
@@ -269,7 +269,7 @@ class MemoryThreads(ThreadStore):
         return await self._checkpoints.delete_checkpoint(key, version)
 
     async def aclose(self) -> None:
-        """Do nothing: what is stored here may be read on."""
+        """Do nothing: the threads remain readable after the shutdown."""
 
     def _new(self, key: ThreadKey, agent: str, now: int) -> "_Thread":
         if len(self._threads) >= self.max_threads:
@@ -293,7 +293,7 @@ class MemoryThreads(ThreadStore):
         self._threads[thread.key] = self._threads.pop(thread.key)
 
     def _touch(self, thread: "_Thread", now: int) -> None:
-        """Set the time of the last update, by which threads are listed."""
+        """Set the time of the last update, which determines the order of lists."""
         latest = self._latest_of(thread.key.owner)
         latest.remove(thread)
         thread.updated = now
@@ -339,14 +339,14 @@ class _Thread:
         return Place(self.updated, self.number)
 
     def row(self) -> Sequence[Any]:
-        """Return what a database has of a thread in `COLUMNS`."""
+        """Return the row of a thread in the order of `COLUMNS`."""
         times = (self.created, self.updated, self.last_run)
         running = self.running and self.running.began
         return (self.number, *self.key, self.agent, self.name, self.archived, *times, running)
 
 
 class _Latest:
-    """Threads of one owner, by their places: found and moved without looking at all of them."""
+    """Threads of one owner, sorted by position: finding one is a binary search."""
 
     def __init__(self) -> None:
         self._threads: list[_Thread] = []
@@ -361,7 +361,7 @@ class _Latest:
         del self._threads[self._find(thread.place())]
 
     def before(self, place: Place) -> Iterator[_Thread]:
-        """Yield the threads touched before that place, the latest first."""
+        """Yield the threads before a position, latest first."""
         for index in range(self._find(place) - 1, -1, -1):
             yield self._threads[index]
 

@@ -22,19 +22,19 @@ from copilot_runtime.threads.store import Segment, ThreadStore
 logger = logging.getLogger(__name__)
 
 _FRESH = 5.0
-"""Seconds for which a commit tells that no other server has taken this one for dead."""
+"""Seconds for which a commit proves that no other server has declared this one dead."""
 
 
 class Recorder(Bus):
-    """A bus that writes the runs of threads to a store, and then publishes them on another bus.
+    """A bus that writes the runs of threads to a store, then publishes them on another bus.
 
-    `append` waits only for the first event of a run and for the last to be published, or while
-    more than `max_queued` characters wait for the store; see `GroupCommit` for `patience`. When
-    the store fails, the runs concerned end with `StoreFailed`, and their ends are stored once it
-    works again.
+    `append` waits until the first and the last event of a run are published, and applies
+    backpressure while more than `max_queued` characters wait for the store. `patience` is
+    described in `GroupCommit`. If the store fails, the affected runs end with `StoreFailed`, and
+    their ends are stored once the store has recovered.
 
-    The runs of CopilotKit v1 are published first and written later, all but their last event: such
-    a client brings its whole conversation each time, and never reads a thread again.
+    Runs of CopilotKit v1 are published first and written later, except for their last event: such
+    a client sends the whole conversation with each request, and never reloads a thread.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class Recorder(Bus):
         self._unsaved_ends = UnsavedEnds()
 
     async def begin(self, run: RunInput) -> LogWriter:
-        """Open the log of a run, which is stored from now on if it is to `persist`."""
+        """Open the log of a run; its events are stored if the run has `persist` set."""
         if not run.persist:
             return await self.inner.begin(run)
-        if self._unsaved_ends:  # the thread may wait for just that
+        if self._unsaved_ends:  # one of them may block the thread
             await self._retry_ends()
         writer = LogWriter(self, run.log_id, await self.store.begin(run))
         self._runs[run.log_id] = Recording(writer, run)
         return writer
 
     async def append(self, log_id: str, event: Event) -> None:
-        """Add an event. Raises the failure of an earlier one: `StoreFailed` or `LimitExceeded`."""
+        """Add an event. Raises the error of an earlier event: `StoreFailed` or `LimitExceeded`."""
         run = self._runs.get(log_id)
         if run is None:
             await self.inner.append(log_id, event)
@@ -93,7 +93,7 @@ class Recorder(Bus):
                 await commits.wait_for_room()
 
     async def wait_for_storage(self, log_id: str) -> None:
-        """Return once the store has what was appended. Raises `StoreFailed` or `LimitExceeded`."""
+        """Wait until the appended events are stored. Raises `StoreFailed` or `LimitExceeded`."""
         if (run := self._runs.get(log_id)) is not None:
             is_stored, began = run.is_stored, monotonic()
             self._commits.flush()
@@ -102,19 +102,19 @@ class Recorder(Bus):
                 await self.store.check_run(log_id)
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
-        """Follow a log, as the inner bus does."""
+        """Read a log of the inner bus."""
         return self.inner.read(log_id, after)
 
     def count_readers(self) -> int:
-        """Return how many follow a log of the inner bus at the moment."""
+        """Return the current number of readers of the inner bus."""
         return self.inner.count_readers()
 
     async def drop(self, log_id: str) -> None:
-        """Delete a log; what its thread has of it stays."""
+        """Delete a log from the inner bus; the stored thread is not changed."""
         await self.inner.drop(log_id)
 
     async def aclose(self) -> None:
-        """Write what is queued, and close the store and the inner bus."""
+        """Write queued events, and close the store and the inner bus."""
         await self._commits.drain()
         if self._unsaved_ends:
             await self._retry_ends()
@@ -123,10 +123,10 @@ class Recorder(Bus):
         await self.inner.aclose()
 
     async def _publish_first(self, run: Recording, event: Event) -> None:
-        """Publish an event that is not stored yet."""
+        """Publish an event before it is stored."""
         await self.inner.append(run.log_id, event)
         run.log.append(event)
-        if run.error is not None:  # since a moment ago: there must be no gap in what is stored
+        if run.error is not None:  # failed meanwhile: the stored log must have no gap
             raise run.error
 
     async def _end(self, run: Recording, last: RunFinished | RunFailed) -> None:
@@ -138,17 +138,17 @@ class Recorder(Bus):
             await run.last_published
 
     async def _write(self, writes: Sequence[PendingWrite]) -> None:
-        """Store what is pending, and publish what of it is not published yet.
+        """Store pending events, then publish those that are not published yet.
 
-        A run whose log has no room for all of that is stored without its end, because it will
-        have another one.
+        If a run's log has no capacity for all of them, the run is stored without its last event,
+        which will be replaced by an error.
         """
         for write in writes:
             if write.last is not None and not await self._has_room(write):
                 self._commits.add(write.run, write.postpone_last())
         error = await self._store([write.segment() for write in writes])
         if error is not None and not isinstance(error, StoreFailed) and len(writes) > 1:
-            for write in writes:  # something is wrong with one of them: the others go on
+            for write in writes:  # one of them is at fault: write each separately
                 await self._write([write])
             return
         for write in writes:
@@ -164,20 +164,20 @@ class Recorder(Bus):
             await self._retry_ends()
 
     async def _has_room(self, write: PendingWrite) -> bool:
-        """Return whether the inner bus will take what is not published yet."""
+        """Return whether the inner bus has capacity for the unpublished events."""
         if len(write.unpublished) == 1:  # a last event is always taken
             return True
         try:
             return await self.inner.reserve(write.run.log_id, write.unpublished)
-        except Exception:  # it will be found when they are published
+        except Exception:  # publishing them will raise it again
             return True
 
     async def _store(self, segments: Sequence[Segment]) -> Exception | None:
-        """Write to the store; return why that failed, or None."""
+        """Write to the store; return the error, or `None`."""
         start, failure = perf_counter(), None
         try:
             await convert_exits(self.store.write(segments))
-        except Exception as error:  # whatever it is, it must not end the writing
+        except Exception as error:  # any error: the flush task must survive
             failure = error
         attributes = {semconv.STORE_OPERATION: "write"}
         if failure is not None:
@@ -200,17 +200,17 @@ class Recorder(Bus):
             self._finish(run)
 
     async def _publish_all(self, write: PendingWrite) -> bool:
-        """Let the inner bus wake the readers once for all, if it can."""
+        """Append all events to the inner bus at once. Returns `False` if it cannot."""
         try:
             if not await self.inner.append_all(write.run.log_id, write.unpublished):
                 return False
-        except Exception:  # which of them is wrong is found one by one
+        except Exception:  # appending them one by one finds the wrong one
             return False
         write.run.note_publication(write.unpublished)
         return True
 
     async def _fail_publish(self, write: PendingWrite, error: Exception) -> None:
-        """End a run of which the inner bus takes no more."""
+        """End a run whose events the inner bus rejects."""
         run, queued_last = write.run, self._commits.discard(write.run)
         run.fail(error)
         if write.last is not None:
@@ -221,7 +221,7 @@ class Recorder(Bus):
             run.notify_writer()
 
     async def _fail_store(self, write: PendingWrite, error: Exception) -> None:
-        """End a run of which the store took no more."""
+        """End a run whose events the store rejects."""
         run, queued_last = write.run, self._commits.discard(write.run)
         run.fail(error)
         run.has_gap = True
@@ -230,7 +230,7 @@ class Recorder(Bus):
         cause = error.__cause__ or error
         unforeseen = None if isinstance(error, CopilotError) else error
         logger.error(
-            "The run %s could not be kept: %r",
+            "The run %s could not be stored: %r",
             *(run.log_id, cause),
             exc_info=unforeseen,
             extra=run.log_fields,
@@ -243,16 +243,16 @@ class Recorder(Bus):
             run.notify_writer()
 
     async def _end_without_store(self, run: Recording, last: RunFinished | RunFailed) -> None:
-        """Publish the end of a run, and store it later."""
+        """Publish the last event of a run, and store it later."""
         last = run.final_event(last)
         whole = [*run.log, last]
         segment = Segment(log_id=run.log_id, events=[last], whole=whole)
         self._unsaved_ends.add(segment, run.log_fields)
         try:
             await self.inner.append(run.log_id, last)
-        except Exception:  # the log is gone: nobody reads it
+        except Exception:  # the log is gone, and so are its readers
             logger.exception(
-                "The end of the run %s could not be shown", run.log_id, extra=run.log_fields
+                "The end of the run %s could not be published", run.log_id, extra=run.log_fields
             )
         self._finish(run)
 
@@ -261,7 +261,7 @@ class Recorder(Bus):
         run.finish()
 
     async def _retry_ends(self) -> None:
-        """Store the ends that the store missed, unless it still fails."""
+        """Store the last events that the store has missed, unless it still fails."""
         segments = self._unsaved_ends.segments()
         error = await self._store(segments)
         if isinstance(error, StoreFailed):
@@ -276,11 +276,12 @@ Commit = Callable[[Sequence[PendingWrite]], Awaitable[None]]
 
 
 class GroupCommit:
-    """Queues the events of runs and commits them together.
+    """Queues the events of runs and commits them in groups.
 
-    All that comes within `interval` seconds is one commit; what comes after a pause is committed
-    at once. What is `deferred` waits for at most `patience` seconds, or for the next event of its
-    run that is not. `wait_for_room` waits while more than `max_queued` characters are queued.
+    Events that arrive within `interval` seconds are one commit; after a pause, an event is
+    committed at once. A `deferred` event waits for at most `patience` seconds, or for the next
+    event of its run that is not deferred. `wait_for_room` blocks while more than `max_queued`
+    characters are queued.
     """
 
     def __init__(
@@ -291,14 +292,14 @@ class GroupCommit:
         self.max_queued = max_queued
         self._commit = commit
         self._pending: dict[str, Recording] = {}
-        """The runs with something to write, in the order in which it came."""
+        """The runs with pending events, in order of arrival."""
         self._deferred: dict[str, Recording] = {}
-        """Runs with only deferred events."""
+        """Runs with deferred events only."""
         self._deferred_timer: asyncio.TimerHandle | None = None
         self.queued = 0
         """Characters, roughly."""
         self.oldest = 0.0
-        """A time of the loop: nothing that is being committed was queued before it."""
+        """A loop time: none of the events in the current commit was queued earlier."""
         self._last_dequeue = 0.0
         self._room: asyncio.Future[None] | None = None
         self._flusher: asyncio.Task[None] | None = None
@@ -320,7 +321,7 @@ class GroupCommit:
             self._start_flush()
 
     def discard(self, run: Recording) -> RunFinished | RunFailed | None:
-        """Drop what is queued of a run; return its last event, if that was queued."""
+        """Drop the queued events of a run; return its last event if it was one of them."""
         dropped = run.dequeue()
         self.queued -= dropped.size
         self._pending.pop(run.log_id, None)
@@ -339,14 +340,14 @@ class GroupCommit:
             self._start_flush()
 
     async def wait_for_room(self) -> None:
-        """Return once less is queued."""
+        """Wait until the queue has capacity again."""
         self.flush()
         if self._room is None:
             self._room = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._room)
 
     async def drain(self) -> None:
-        """Commit all that is queued."""
+        """Commit all queued events."""
         self.flush()
         while self._flusher is not None:
             await asyncio.wait([self._flusher])

@@ -28,7 +28,7 @@ from copilot_runtime.threads.store import Segment
 
 _EVENT_SIZE = 200
 _VALUE_SIZE = 10_000
-"""What a whole value counts: measuring it would take longer than keeping it."""
+"""The assumed size of an arbitrary value, in characters: measuring it would take too long."""
 
 
 class PendingWrite:
@@ -49,7 +49,7 @@ class PendingWrite:
             self.unpublished = () if self.last is None else (self.last,)
 
     def postpone_last(self) -> Event:
-        """Take the last event out of what has to be stored, and return it."""
+        """Remove the last event from this write, and return it."""
         *events, last = self.events
         self.events = self.unpublished = events
         self.last = None
@@ -62,7 +62,7 @@ class PendingWrite:
 
 
 class Recording:
-    """A run that is stored: what is published of it, and what must still be written."""
+    """The recorder's state of a stored run: its published log, and the events to be written."""
 
     __slots__ = (
         "_queue",
@@ -87,35 +87,35 @@ class Recording:
         self.writer = writer
         self.log_id = run.log_id
         self.log_fields: Mapping[str, str] = build_run_fields(run.thread_id, run.run_id, run.span)
-        """Its ids, for lines of the log that are written in no task of its own."""
+        """The run's ids, for log lines written outside of its own tasks."""
         self.publish_first = run.is_v1
-        """Whether all but its last event is published before it is stored."""
+        """Whether all events but the last are published before they are stored."""
         self.log: list[Event] = []
-        """What everybody may see; with the last event it goes to the store as a whole."""
+        """The published events; with the last event, they are written to the store as a whole."""
         self.error: CopilotError | None = None
-        """Why it goes no further."""
+        """The error that ends the run early."""
         self.has_gap = False
-        """Whether the store misses a part of it."""
+        """Whether the store lacks some of its events."""
         self.has_ended = False
-        """Whether its last event has come."""
+        """Whether its last event was appended."""
         self.is_new = not self.publish_first
-        """Whether its first event has not come, and will have to be waited for."""
+        """Whether `append` still has to wait for the publication of the first event."""
         loop = asyncio.get_running_loop()
         self.first_published: asyncio.Future[None] = loop.create_future()
-        """Done when the first event is visible, or never will be."""
+        """Done when the first event is published, or never will be."""
         self.last_published: asyncio.Future[None] = loop.create_future()
-        """Done when the last event is visible."""
+        """Done when the last event is published."""
         self.event_count = 0
-        """How many of its events have come."""
+        """Number of appended events."""
         self.stored_count = 0
-        """How many of them the store has."""
+        """Number of stored events."""
         self._queue: list[Event] = []
         self._size = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        """Those who wait until so many events are stored."""
+        """Waiting tasks, each with the number of events that must be stored."""
 
     def enqueue(self, event: Event) -> int:
-        """Queue an event. Returns its size."""
+        """Queue an event. Returns its size in characters."""
         size = _size(event)
         self._queue.append(event)
         self._size += size
@@ -123,23 +123,23 @@ class Recording:
         return size
 
     def dequeue(self) -> PendingWrite:
-        """Empty the queue, and return what was in it."""
+        """Empty the queue, and return its events as a write."""
         pending = PendingWrite(self, self._queue, self._size)
         self._queue, self._size = [], 0
         return pending
 
     def note_publication(self, events: Sequence[Event]) -> None:
-        """Note that everybody may see these events."""
+        """Record that events were published."""
         self.log.extend(events)
         _set(self.first_published)
 
     @property
     def is_stored(self) -> bool:
-        """Whether the store has all that has come."""
+        """Whether all appended events are stored."""
         return self.stored_count >= self.event_count
 
     async def wait_for_storage(self) -> None:
-        """Return once all that has come is stored. Raises why it could not be."""
+        """Wait until all appended events are stored. Raises the error of the run."""
         if not self.is_stored and self.error is None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append((self.event_count, waiter))
@@ -148,7 +148,7 @@ class Recording:
             raise self.error
 
     def note_storage(self, count: int) -> None:
-        """Note that so many events more are stored."""
+        """Record that `count` more events are stored."""
         self.stored_count += count
         if self._waiters:
             self._wake_waiters(self.stored_count)
@@ -160,7 +160,7 @@ class Recording:
         self._waiters = [it for it in self._waiters if it[0] > stored]
 
     def fail(self, error: Exception) -> None:
-        """Let the run go no further than its last event."""
+        """Set the error of the run: only its last event is still accepted."""
         if isinstance(error, CopilotError):
             self.error = error
         else:
@@ -173,17 +173,17 @@ class Recording:
         _set(self.first_published)
 
     def finish(self) -> None:
-        """Note that the last event is visible."""
+        """Record that the last event was published."""
         _set(self.first_published)
         _set(self.last_published)
 
     def notify_writer(self) -> None:
-        """Report to the writer that the log takes nothing more but a last event."""
+        """Notify the writer that the log accepts only a last event from now on."""
         if self.error is not None and not self.writer.failed.done():
             self.writer.failed.set_result(self.error)
 
     def final_event(self, last: RunFinished | RunFailed) -> RunFinished | RunFailed:
-        """Return the last event as it must be now: what is broken did not end well."""
+        """Return the last event, replaced by `RunFailed` if the run has an error."""
         if self.error is not None and isinstance(last, RunFinished):
             return RunFailed(error=build_error_report(self.error))
         return last
@@ -195,11 +195,11 @@ def _set(future: "asyncio.Future[None]") -> None:
 
 
 def _size(event: Event) -> int:
-    """Return about how many characters an event holds."""
+    """Return the approximate size of an event, in characters."""
     match event:
         case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
             return _EVENT_SIZE + len(text)
-        case _ if type(event) in BRIEF:  # asked before all those classes are
+        case _ if type(event) in BRIEF:  # checked first: it is cheaper
             return _EVENT_SIZE
         case ReasoningContent(content=text) | ActionExecutionResult(result=text):
             return _EVENT_SIZE + len(text)

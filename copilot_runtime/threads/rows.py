@@ -1,4 +1,4 @@
-"""Threads and runs as rows, which all stores have alike.
+"""Threads and runs as rows, in the form that all stores share.
 
 Times are whole microseconds since 1970.
 """
@@ -22,13 +22,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock:
-    """Never returns a time twice, so that what was touched later is listed first."""
+    """A clock that never returns the same time twice, so that lists by time have a strict order."""
 
     def __init__(self) -> None:
         self._last = 0
 
     def now(self, count: int = 1) -> int:
-        """Return the time; the `count - 1` microseconds after it are taken too."""
+        """Return the time in microseconds; the `count - 1` microseconds after it are also used."""
         now = max(self._last + 1, time.time_ns() // 1000)
         self._last = now + count - 1
         return now
@@ -39,20 +39,20 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 def from_datetime(moment: datetime) -> int:
-    """Return whole microseconds; a time without a zone is in UTC."""
+    """Return a time in microseconds since 1970; a naive time is taken as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // _MICROSECOND
 
 
 def build_page(rows: Sequence[Sequence[Any]], size: int) -> ThreadPage:
-    """Return a page of rows of `COLUMNS`; one row too many means that there are more."""
+    """Return a page of rows of `COLUMNS`; more rows than `size` mean that there is a next page."""
     page = rows[:size]
     cursor = Place(page[-1][7], page[-1][0]).cursor() if len(rows) > size else None
     return ThreadPage(threads=[build_thread(row) for row in page], next_cursor=cursor)
 
 
 def build_thread(row: Sequence[Any]) -> Thread:
-    """Return the thread of a row of `COLUMNS`."""
+    """Return the thread in a row of `COLUMNS`."""
     _, owner, thread, agent, name, archived, created, updated, last_run, running = row
     return Thread(
         key=ThreadKey(owner, thread),
@@ -67,7 +67,7 @@ def build_thread(row: Sequence[Any]) -> Thread:
 
 
 def build_run(row: Sequence[Any], events: Sequence[Event]) -> StoredRun:
-    """Return the run of a row `key, run_id, agent, began, ended`, with its events."""
+    """Return the run in a row `key, run_id, agent, began, ended`, with its events."""
     log_id, run_id, agent, began, ended = row
     return StoredRun(
         log_id=log_id,
@@ -82,9 +82,9 @@ def build_run(row: Sequence[Any], events: Sequence[Event]) -> StoredRun:
 def select_new_runs(
     runs: Iterable[StoredRun], stored: Collection[tuple[str, int]]
 ) -> Iterator[tuple[StoredRun, int, Sequence[Event]]]:
-    """Yield the runs of an import that are not stored, with the time each began and its log.
+    """Yield the imported runs that are not stored yet, each with its start time and its log.
 
-    `stored` has the log ids and times of those that are. A run that had not ended is ended.
+    `stored` has the log ids and start times of stored runs. Runs without an end are ended.
     """
     for run in runs:
         began = from_datetime(run.began_at)
@@ -95,7 +95,7 @@ def select_new_runs(
 def build_new_rows(
     runs: Iterable[StoredRun], stored: Sequence[Sequence[Any]], now: int
 ) -> Iterator[tuple[Sequence[Any], set[str]]]:
-    """Yield a row of each new run of an import, and the names of its messages.
+    """Yield a row for each new run of an import, with the names of its messages.
 
     `stored` has rows `id, key, began`; a new row is `id, key, run_id, agent, began, ended, log`.
     """

@@ -1,4 +1,4 @@
-"""The logs of runs, in the memory of this process."""
+"""The event bus in the memory of this process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -30,14 +30,14 @@ _EVENT_BYTES = 160
 """Bytes per event without its text, measured on CPython 3.11. Texts count by characters."""
 
 _LONGEST_CURSOR = 18
-"""Digits; reading thousands of them takes long, and Python refuses at last."""
+"""Maximum number of digits: parsing thousands is slow, and Python limits them anyway."""
 
 
 class MemoryBus(Bus):
     """An append-only list per run, bounded in size, deleted `ttl` seconds after its end.
 
-    A slow reader never slows the writer: it finds what it missed in the list. A run that
-    outgrows its list is refused with `LimitExceeded`; its last event is always taken.
+    A slow reader never blocks the writer: it reads missed events from the list. A run that
+    exceeds its limits is refused with `LimitExceeded`; its last event is always accepted.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class MemoryBus(Bus):
             log.wake()
 
     async def reserve(self, log_id: str, events: Sequence[Event]) -> bool:
-        """Return whether `append_all` will take events. Raises `Misuse` after the end."""
+        """Return whether `append_all` will accept events. Raises `Misuse` after the end."""
         return self._reserve(self._open(log_id), events)
 
     async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:
-        """Add events, all or none, and wake the readers once. Raises as `append` does.
+        """Add events atomically and wake the readers once. Raises as `append` does.
 
-        A last event has to fit, too: when this refuses, `append` may still take some of them.
+        The limits apply to a last event, too; if this raises, `append` may still accept some.
         """
         self.add(log_id, events)
         return True
 
     def add(self, log_id: str, events: Sequence[Event]) -> None:
-        """Add events as `append_all` does."""
+        """Add events; a synchronous `append_all`."""
         log = self._open(log_id)
         if not self._reserve(log, events):
             raise self._build_limit_error()
@@ -104,12 +104,12 @@ class MemoryBus(Bus):
         return self._follow(log, _position(after))
 
     def list_events(self, log_id: str) -> Sequence[Event]:
-        """Return the events of a log so far; none for a log that is not there."""
+        """Return the current events of a log; an empty list if there is no such log."""
         log = self._logs.get(log_id)
         return [] if log is None else [*log.events]
 
     def count_readers(self) -> int:
-        """Return how many follow a log at the moment."""
+        """Return the current number of readers."""
         return self._readers
 
     async def drop(self, log_id: str) -> None:
@@ -146,7 +146,7 @@ class MemoryBus(Bus):
             self._readers -= 1
 
     def _open(self, log_id: str) -> "_Log":
-        """Return a log that takes more events, made if need be."""
+        """Return a log, created if necessary. Raises `Misuse` if it has ended."""
         log = self._logs.get(log_id)
         if log is None:
             log = self._logs[log_id] = _Log()
@@ -155,7 +155,7 @@ class MemoryBus(Bus):
         return log
 
     def _reserve(self, log: "_Log", events: Sequence[Event]) -> bool:
-        """Measure events, unless that has just been done, and return whether there is room."""
+        """Measure events and return whether they fit; a repeated call reuses the measurement."""
         if log.reserved[0] is events:
             return True
         shared: list[Event] = []
@@ -165,7 +165,7 @@ class MemoryBus(Bus):
             shared.append(event)
             total += size
         if log.size + total > self.max_bytes or len(log.events) + len(events) > self.max_events:
-            log.sizes = None  # it counts what will not be added
+            log.sizes = None  # it includes the rejected events
             return False
         log.reserved = (events, shared, total)
         return True
@@ -191,7 +191,7 @@ class _Log:
         self.events: list[Event] = []
         self.size = 0
         self.reserved = _NOTHING
-        """Events that have room: as they came, as they will be added, and their size."""
+        """The reserved events: as given, as they will be added, and their size in bytes."""
         self.ended = False
         self.sizes: SizeTracker | None = None
         self.waiters: list[asyncio.Future[None]] = []
@@ -203,11 +203,11 @@ class _Log:
                 waiter.set_result(None)
 
     def measure(self, event: Event) -> tuple[Event, int]:
-        """Return an event with shared values, and about how many bytes more it takes."""
+        """Return the event with shared values, and its approximate additional size in bytes."""
         match event:
             case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
                 return event, _EVENT_BYTES + len(text)
-            case _ if type(event) in BRIEF:  # asked before all those classes are
+            case _ if type(event) in BRIEF:  # checked first: it is cheaper
                 return event, _EVENT_BYTES
             case ReasoningContent(content=text) | ActionExecutionResult(result=text):
                 return event, _EVENT_BYTES + len(text)
@@ -228,7 +228,7 @@ class _Log:
 
 
 def _share_value(event: Event, sizes: "SizeTracker") -> tuple[Event, Sequence[Any]]:
-    """Return an event that shares what it can with the one before it, and its values."""
+    """Return an event that shares equal parts with the previous one, and its values."""
     match event:
         case AgentState(agent=agent, state=value):
             same = sizes.share(("state", agent), value)
@@ -260,26 +260,26 @@ _ATOMS = frozenset({int, float, bool, type(None)})
 
 
 class SizeTracker:
-    """The values of one log: what is in several of them is stored, and counts, once.
+    """Measures the values of one log; a value shared by several events counts once.
 
-    A state of 25 kB that comes a thousand times, each time with another number in it, costs little
-    more than one.
+    A state of 25 kB that is sent a thousand times, each time with one number changed, costs little
+    more than a single one.
     """
 
     def __init__(self) -> None:
         self._last: dict[object, Any] = {}
-        self._ids: set[int] = set()  # of values that the log keeps alive, so each is unique
+        self._ids: set[int] = set()  # unique, because the log keeps these values alive
 
     def share(self, key: object, value: Any) -> Any:
-        """Return a value made of the parts of the last one of that key, where they are the same."""
+        """Return an equal value that reuses the equal parts of the previous value of that key."""
         last = self._last.get(key)
-        with suppress(Exception):  # values of a program compare as they like: arrays refuse to
+        with suppress(Exception):  # comparing foreign values may raise, as with arrays
             value = value if last is None else share_structure(last, value)
         self._last[key] = value
         return value
 
     def add(self, values: Iterable[Any]) -> int:
-        """Add values. Returns about how many bytes more they take."""
+        """Add values. Returns their approximate additional size in bytes."""
         ids, size, left = self._ids, 0, [*values]
         while left:
             value = left.pop()

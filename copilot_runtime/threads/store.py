@@ -1,7 +1,7 @@
-"""The interface of a store of threads, and its values.
+"""The interface of a thread store, and its values.
 
 A thread is one conversation: a sequence of runs, each a log of events. It belongs to its owner:
-the same id means another thread for somebody else, so nobody can find out whose ids are taken.
+two owners may each have a thread with the same id, so a client cannot probe for ids in use.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,20 +23,20 @@ ThreadsState = Literal["reachable", "read-only", "unreachable"]
 
 
 class ThreadKey(NamedTuple):
-    """Whose thread it is, and which. The owner is empty where nobody signs in."""
+    """The key of a thread: its owner and its id. The owner is empty for anonymous callers."""
 
     owner: str
     id: str
 
     @classmethod
     def of(cls, user: str | None, id: str) -> "ThreadKey":
-        """Return the key of a thread of a user, or of nobody."""
+        """Return the key of a user's thread; a `user` of `None` is an anonymous caller."""
         return cls(user or "", id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """What a list of threads shows. Times are in UTC; a new run and a new name are an update."""
+    """The metadata of a thread. Times are in UTC; `updated_at` changes with each run and rename."""
 
     key: ThreadKey
     agent: str
@@ -51,15 +51,15 @@ class Thread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadQuery:
-    """Which threads to list: the latest first, a page at a time. `agent` of None means all."""
+    """A query for threads, latest first, one page at a time. An `agent` of `None` means all."""
 
     owner: str
     agent: str | None = None
     archived: bool = False
-    """Whether archived ones are listed too."""
+    """Whether archived threads are included."""
     limit: int = 50
     cursor: str | None = None
-    """The `next_cursor` of the page before."""
+    """The `next_cursor` of the previous page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ThreadPage:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class StoredRun:
-    """A run of a thread: shortened by `compact` if it has ended, else all that was written."""
+    """A run of a thread: compacted by `compact` if it has ended, else all events written so far."""
 
     log_id: str
     run_id: str
@@ -81,10 +81,10 @@ class StoredRun:
 
 
 class Segment(NamedTuple):
-    """What is to be added to the log of one run.
+    """Events to append to the log of one run.
 
-    With the last event of a run comes its `whole` log, which the store keeps shortened, in
-    place of what it has of that run.
+    The segment with a run's last event also has its `whole` log. The store keeps that, compacted,
+    in place of the events that it has stored so far.
     """
 
     log_id: str
@@ -93,7 +93,7 @@ class Segment(NamedTuple):
 
 
 class RunningRun(NamedTuple):
-    """A run that has not ended, and the address of the server process that has it."""
+    """A run that has not ended, and the address of the server process that executes it."""
 
     log_id: str
     run_id: str
@@ -101,7 +101,7 @@ class RunningRun(NamedTuple):
 
 
 class DeadRun(NamedTuple):
-    """A run whose process died, and that another one has ended."""
+    """A run whose process died, and which another process has ended."""
 
     thread: ThreadKey
     run_id: str
@@ -109,97 +109,97 @@ class DeadRun(NamedTuple):
 
 
 class ThreadStore:
-    """Stores threads, their runs and the events of these.
+    """Stores threads, their runs, and the events of the runs.
 
-    Every method raises `StoreFailed` when the storage cannot be reached or refuses. What `begin`
-    and `write` have returned from survives the death of the process. Methods are called at the
-    same time for different threads, and one at a time for each run; a call that is cancelled has
-    done all of its work or nothing.
+    Every method raises `StoreFailed` if the storage is unreachable or rejects the operation. Data
+    is durable once `begin` or `write` returns: it survives a crash of the process. Methods are
+    called concurrently for different threads, and sequentially for each run. A cancelled call has
+    been executed completely or not at all.
     """
 
     commit_interval = 0.01
-    """Seconds between two calls of `write` at least, in which events are gathered: what a shorter
-    time saves readers, it costs in CPU for each call."""
+    """Minimum number of seconds between two calls of `write`; events are batched in between.
+    A shorter interval delivers events to readers sooner, but each call costs CPU time."""
     shared_file: Path | None = None
     """The file that processes of one machine may share."""
     shared_url: str = ""
     """The database that processes of any machines may share."""
     on_renewal: Callable[[], None] | None = None
-    """Called when this process has another address, because the others took it for dead."""
+    """Called when this process gets a new address, because the others declared it dead."""
     on_dead_run: Callable[[DeadRun], None] | None = None
     """Called with each run of a dead process that this process has ended."""
 
     async def open(self) -> None:
-        """Make ready, and end the runs of servers that died. May be called twice."""
+        """Open the storage, and end the runs of dead servers. May be called twice."""
 
     async def check(self) -> None:
-        """See whether threads can be read and written now.
+        """Check whether threads can be read and written.
 
-        Nothing is written, unless that failed last. Raises `StoreReadOnly` when they can only be
-        read: the log has that from the store itself.
+        Nothing is written, unless the last write failed. Raises `StoreReadOnly` if threads can only
+        be read; the store itself logs that.
         """
         await self.get(ThreadKey("", "health"))
 
     async def secret(self) -> str:
-        """Return a secret that all servers of this storage share, and always find again.
+        """Return the persistent secret that all servers of this storage share.
 
-        Empty if there is none: other programs then know threads by ids that can be computed.
+        Empty if there is none: thread ids for remote agents are then derived by a plain hash.
         """
         return ""
 
     async def server(self) -> str:
-        """Return the address of this process, which others that share the storage find here.
+        """Return the address of this process, by which others that share the storage know it.
 
-        Empty if none can share it.
+        Empty if the storage cannot be shared.
         """
         return ""
 
     async def list_other_servers(self) -> Sequence[str]:
-        """Return the addresses of the other processes that use the storage, or did just now."""
+        """Return the addresses of other processes that use the storage, or used it a moment ago."""
         return ()
 
     async def find_running(self, key: ThreadKey) -> RunningRun | None:  # noqa: ARG002
-        """Return the run of a thread that has not ended, in whatever process, or None."""
+        """Return the active run of a thread, in whichever process it is, or `None`."""
         return None
 
     async def find_logs(self, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
-        """Return the logs of the runs of a thread that have an id, the oldest first.
+        """Return the logs of a thread's runs with this run id, oldest first.
 
-        A run that answers an interrupt may have the id of the one that asked.
+        A run that answers an interrupt may have the same id as the run that raised it.
         """
         runs = await self.runs(key)
         return [LogStatus(run.log_id, run.ended) for run in runs if run.run_id == run_id]
 
     async def is_alive(self, server: str) -> bool:  # noqa: ARG002
-        """Return whether a process with such an address runs."""
+        """Return whether the process with this address is alive."""
         return False
 
     async def end_dead_run(self, key: ThreadKey, log_id: str) -> bool:  # noqa: ARG002
-        """End a run whose process died. Returns whether there was such a run."""
+        """End a run whose process died. Returns `True` if there was such a run."""
         return False
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Begin the log of a run, `run.log_id`, and its thread if it is new.
+        """Create the log `run.log_id`, and the thread if it is new.
 
-        Returns those messages of the request that its thread does not have yet: neither did an
-        earlier request bring them, nor an earlier run make them. Raises `ThreadBusy` when another
-        run of this thread has not ended, `DuplicateRun` when this one has begun before, and
-        `Misuse` for ids that cannot be stored.
+        Returns the messages of the request that are new to the thread: no earlier request sent
+        them, and no earlier run generated them. Raises `ThreadBusy` if another run of this thread
+        is active, `DuplicateRun` if this run has already begun, and `Misuse` for ids that cannot
+        be stored.
         """
         raise NotImplementedError
 
     async def write(self, segments: Sequence[Segment]) -> None:
-        """Add to the logs of any number of runs, all or nothing.
+        """Append to the logs of any number of runs, atomically.
 
-        The events of one run come in their order; the last segment of a run has its `whole` log.
-        A run whose thread was deleted is skipped.
+        The events of a run are in order; the last segment of a run has its `whole` log. Runs of
+        deleted threads are skipped.
         """
         raise NotImplementedError
 
     async def check_run(self, log_id: str) -> None:
-        """Raise `Interrupted` if others have ended a run of this server, which lives.
+        """Raise `Interrupted` if other servers have ended a run of this server.
 
-        They never do where servers keep their runs until their processes end.
+        The default never raises: it is for stores whose runs belong to their server until it exits.
         """
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
@@ -211,13 +211,13 @@ class ThreadStore:
         raise NotImplementedError
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
-        """Return the runs of a thread, the oldest first; none for a thread that is not there."""
+        """Return the runs of a thread, oldest first; an empty list if there is no such thread."""
         raise NotImplementedError
 
     async def ended_runs(self, key: ThreadKey) -> Sequence[StoredRun]:
-        """Return the runs of a thread as `runs` does; one that goes on may have no events.
+        """Return the runs of a thread like `runs`, but perhaps without the events of active runs.
 
-        For those who have its log: to collect what is stored of a run that goes on may take long.
+        For callers that already have those logs: reading the events of an active run may be slow.
         """
         return await self.runs(key)
 
@@ -228,23 +228,23 @@ class ThreadStore:
         raise NotImplementedError
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Delete a thread and all its runs. Returns whether there was one."""
+        """Delete a thread and all its runs. Returns `True` if it existed."""
         raise NotImplementedError
 
     async def expire(self, before: datetime) -> int:
-        """Delete threads not updated since `before`, except those with a run. Returns how many."""
+        """Delete idle threads not updated since `before`. Returns the number of deleted threads."""
         raise NotImplementedError
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
-        """Return a page of the threads of all owners, the oldest first: for the operator only."""
+        """Return a page of the threads of all owners, oldest first: for the operator only."""
         raise NotImplementedError
 
     async def list_latest(
         self, limit: int, *, agent: str | None = None, archived: bool = False
     ) -> Sequence[Thread]:
-        """Return at most `limit` threads of all owners, the latest first: for the operator only.
+        """Return at most `limit` threads of all owners, latest first: for the operator only.
 
-        An `agent` of None means all; with `archived`, archived ones are listed too.
+        An `agent` of `None` means all; with `archived`, archived threads are included.
         """
         latest: Sequence[Thread] = ()
         cursor: str | None = None
@@ -261,26 +261,26 @@ class ThreadStore:
                 return latest
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Import a thread of another store, with its runs that are not stored yet.
+        """Import a thread from another store, with those of its runs that are not stored yet.
 
-        Returns how many those were. A run that had not ended is ended. Of two names, and of two
-        values of `archived`, the one of the later update counts.
+        Returns the number of imported runs. A run that has not ended is ended. If the thread
+        already exists, name and archived flag are taken from the copy that was updated last.
         """
         raise NotImplementedError
 
     async def assign(self, keys: Sequence[ThreadKey], owner: str) -> Sequence[ThreadKey]:
-        """Give threads to another owner, all or nothing: for the operator only.
+        """Assign threads to another owner, atomically: for the operator only.
 
-        Returns which are given. Those that are not there are skipped, and so are those whose id a
-        thread of that owner has. Raises `ThreadBusy` if one of them is being answered.
+        Returns the keys of the assigned threads. Threads that do not exist are skipped, and so are
+        those whose id the new owner already uses. Raises `ThreadBusy` if one has an active run.
         """
         raise NotImplementedError
 
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:  # noqa: ARG002
         """Store the checkpoint of an interrupted run.
 
-        It replaces what has the same key, and is deleted with its thread. Returns False if this
-        store has no place for it; then only the process in which the run began can go on with it.
+        It replaces an existing checkpoint of this key, and is deleted with its thread. Returns
+        `False` if this store does not support checkpoints: only the run's process can resume it.
         """
         return False
 
@@ -291,7 +291,7 @@ class ThreadStore:
     async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
         """Delete the checkpoint of a key if it still has that version.
 
-        Returns whether this call did: of several processes, one gets True.
+        Returns `True` if this call deleted it: of several processes, exactly one gets `True`.
         """
         del key, version
         return False

@@ -44,10 +44,10 @@ Place = tuple[int, int]
 """The numbers of a thread and of one of its runs. A run's number is the time it began."""
 
 Part = tuple[Place, Sequence[Event]]
-"""Some events of a run that goes on."""
+"""Events of an active run."""
 
 _EXPIRED_AT_ONCE = 100
-"""Threads deleted in one transaction: answers wait for it."""
+"""Threads deleted in one transaction: runs wait while it holds its locks."""
 
 
 class EndedRun(NamedTuple):
@@ -57,13 +57,13 @@ class EndedRun(NamedTuple):
     log: Sequence[Event]
     """The log, shortened."""
     names: Iterable[str]
-    """Those of the messages that it made."""
+    """The names of the messages that it generated."""
 
 
 class Transaction(ABC):
-    """One transaction: the statements, and what each kind of database does in a way of its own.
+    """One transaction: SQL statements, and operations that differ between the databases.
 
-    Statements are written for PostgreSQL, and take their values as `?`, in order.
+    Statements are in PostgreSQL's dialect, with `?` as placeholder for positional values.
     """
 
     table_prefix: ClassVar[str]
@@ -71,15 +71,15 @@ class Transaction(ABC):
     by_key: ClassVar[str]
     """The condition that selects a thread by its key."""
     server: Any
-    """The id of this server, which other servers of the database can find out to be alive."""
+    """The id of this server, by which other servers of the database check whether it is alive."""
 
     @abstractmethod
     async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        """Return the rows that a statement yields."""
+        """Return the rows of a query."""
 
     @abstractmethod
     async def execute(self, statement: str, *values: Any) -> int:
-        """Execute a statement. Returns how many rows it changed."""
+        """Execute a statement. Returns the number of affected rows."""
 
     @abstractmethod
     async def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -87,67 +87,67 @@ class Transaction(ABC):
 
     @abstractmethod
     def key_values(self, key: ThreadKey) -> Sequence[Any]:
-        """Return the values of `by_key`."""
+        """Return the values for the placeholders of `by_key`."""
 
     @abstractmethod
     async def lock_thread(
         self, key: ThreadKey, agent: str, now: int, *, run: int | None = None
     ) -> tuple[int, int | None, Any, bool]:
-        """Return the number of a thread, its run, the server of that, and whether it is new.
+        """Lock a thread; return its number, its active run, that run's server, and if it is new.
 
-        A new thread is added, with this run of ours. No other server gets the thread until the
-        transaction ends.
+        A new thread is inserted with `run` as its active run. Other servers cannot lock the thread
+        until the transaction ends.
         """
 
     @abstractmethod
     async def set_key(self, thread: int, key: ThreadKey) -> None:
-        """Give a thread, by its number, another key, which no other one has."""
+        """Change the key of the thread with this number; no other thread may have the new key."""
 
     @abstractmethod
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
-        """Remember names of messages."""
+        """Store message names of a thread."""
 
     @abstractmethod
     async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
-        """Remember names of messages, and return those that are new in the thread."""
+        """Store message names of a thread, and return those that are new in it."""
 
     @abstractmethod
     async def write(self, now: int, parts: Sequence[Part], ended: Sequence[EndedRun]) -> None:
-        """Add events to the logs of runs that go on, and end others, all of this server.
+        """Append events to active runs and end other runs, all of this server.
 
-        `now` and the times after it are free. Raises `ServerLost`.
+        `now` and the microseconds after it are unused as keys. Raises `ServerLost`.
         """
 
     @abstractmethod
     async def read_events(
         self, server: Any, places: Sequence[Place]
     ) -> Mapping[Place, Sequence[Event]]:
-        """Return the events that were appended to the logs of runs of one server."""
+        """Return the events appended to the logs of runs of one server."""
 
     @abstractmethod
     async def delete_events(self, place: Place) -> None:
-        """Delete what was appended to the log of a run, if it takes no long search."""
+        """Delete the events appended to the log of a run, if that needs no full scan."""
 
     async def check_server(self) -> None:  # noqa: B027
-        """Raise `ServerLost` if others take this server for dead; they do not while it lasts."""
+        """Raise `ServerLost` if this server was declared dead; keep it alive until the commit."""
 
     async def bury_server(self, server: Any) -> None:  # noqa: B027
-        """Make sure that a server that seems dead writes nothing more, should it come back."""
+        """Fence off a server that seems dead, so that it cannot write if it comes back."""
 
     @abstractmethod
     async def is_alive(self, server: Any) -> bool:
-        """Return whether a server runs. The runs of one that does not can be ended here."""
+        """Return whether a server is alive. If it is not, its runs can be ended here."""
 
     @abstractmethod
     def parse_server(self, address: str) -> Any:
-        """Return the server of an address. Raises `ValueError`."""
+        """Return the server id in an address. Raises `ValueError`."""
 
     @abstractmethod
     async def list_other_servers(self) -> Sequence[str]:
-        """Return the addresses of the other servers that run, or seem to."""
+        """Return the addresses of the other servers that are alive, or seem to be."""
 
     async def list_servers(self) -> set[Any]:
-        """Return the servers that have left something behind, or still run."""
+        """Return the servers that are alive or have left data behind."""
         rows = await self.fetch(
             "SELECT DISTINCT server FROM copilot_threads WHERE running IS NOT NULL"
         )
@@ -155,7 +155,7 @@ class Transaction(ABC):
 
     @abstractmethod
     async def delete_server(self, server: Any) -> None:
-        """Delete what a dead server left beside its runs."""
+        """Delete the data of a dead server, apart from its runs."""
 
 
 class ServerLost(Exception):
@@ -165,13 +165,13 @@ class ServerLost(Exception):
 async def begin_run(
     db: Transaction, *, key: ThreadKey, run: RunInput, now: int
 ) -> tuple[int, Sequence[Message], Sequence[DeadRun]]:
-    """Add a run, whose number is `now`, and its thread if need be.
+    """Add a run with the number `now`, and its thread if it is new.
 
-    Raises `ThreadBusy`, `DuplicateRun` for one that has begun before, and `NotFound` if the thread
-    has been deleted since.
+    Raises `ThreadBusy`, `DuplicateRun` if the run has already begun, and `NotFound` if the request
+    belongs to a thread that was deleted.
 
-    Returns the number of the thread, the messages that are new in it, and the run of a server that
-    died which was ended for that.
+    Returns the number of the thread, the messages that are new in it, and the dead server's run
+    that was ended to free the thread, if there was one.
     """
     dead: Sequence[DeadRun] = ()
     await db.check_server()
@@ -179,7 +179,7 @@ async def begin_run(
     thread, running, server, is_new = await db.lock_thread(key, agent, now, run=now)
     place = (thread, now)
     if not is_new:
-        if running == now and server == db.server:  # it had been done
+        if running == now and server == db.server:  # a retry: the first attempt was committed
             return thread, _messages_of(await _read_head(db, place)), dead
         if is_duplicate(run, await _list_logs(db, thread, run.run_id)):
             raise build_duplicate_error(run.run_id)
@@ -193,7 +193,7 @@ async def begin_run(
             *(now, now, now, db.server, thread),
         )
     named = index_by_name(run.messages)
-    if is_new:  # there is nothing to search for
+    if is_new:  # no names are stored yet
         await db.add_names(thread, named)
         new = [*named.values()]
     else:
@@ -238,7 +238,7 @@ async def undo_begin(db: Transaction, *, key: ThreadKey, run: int) -> None:
 async def write_segments(
     db: Transaction, *, segments: Sequence[tuple[Place, Segment]], now: int
 ) -> None:
-    """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
+    """Append to logs and end runs; segments of deleted runs are ignored."""
     parts = [
         (place, segment.events)
         for place, segment in segments
@@ -253,7 +253,7 @@ async def write_segments(
 
 
 async def end_dead_runs(db: Transaction, *, now: int) -> Sequence[DeadRun]:
-    """End all runs of servers that died, and return them."""
+    """End all runs of dead servers, and return them."""
     dead: list[DeadRun] = []
     for server in await db.list_servers():
         if await db.is_alive(server):
@@ -272,7 +272,7 @@ async def end_dead_runs(db: Transaction, *, now: int) -> Sequence[DeadRun]:
 async def end_dead_run(
     db: Transaction, *, key: ThreadKey, log_id: str, now: int
 ) -> Sequence[DeadRun]:
-    """End one run of a server that died, and return it if there was one."""
+    """End one run of a dead server; return it, or an empty sequence if there is none."""
     rows = await db.fetch(
         "SELECT copilot_threads.id, running, server FROM copilot_threads JOIN copilot_runs"  # noqa: S608  # ours
         " ON copilot_runs.thread = copilot_threads.id AND copilot_runs.id = running"
@@ -286,7 +286,7 @@ async def end_dead_run(
 
 
 async def find_running(db: Transaction, *, key: ThreadKey) -> RunningRun | None:
-    """Return the run of a thread that has not ended."""
+    """Return the active run of a thread, or `None`."""
     rows = await db.fetch(
         "SELECT key, run_id, server FROM copilot_threads JOIN copilot_runs"  # noqa: S608  # ours
         " ON copilot_runs.thread = copilot_threads.id AND copilot_runs.id = running"
@@ -297,7 +297,7 @@ async def find_running(db: Transaction, *, key: ThreadKey) -> RunningRun | None:
 
 
 async def find_logs(db: Transaction, *, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
-    """Return the logs of the runs of a thread that have an id, the oldest first."""
+    """Return the logs of a thread's runs with this run id, oldest first."""
     statement = f"SELECT id FROM copilot_threads WHERE {db.by_key}"  # noqa: S608  # ours
     rows = await db.fetch(statement, *db.key_values(key))
     return await _list_logs(db, rows[0][0], run_id) if rows else []
@@ -314,7 +314,7 @@ async def _list_logs(db: Transaction, thread: int, run_id: str) -> Sequence[LogS
 async def read_runs(
     db: Transaction, *, key: ThreadKey, only_ended: bool = False
 ) -> Sequence[StoredRun]:
-    """Return the runs of a thread, the oldest first; with `only_ended`, others have no events."""
+    """Return the runs of a thread, oldest first; with `only_ended`, active ones may lack events."""
     rows = await db.fetch(
         "SELECT copilot_threads.id, server, copilot_runs.id, key, run_id, copilot_runs.agent,"  # noqa: S608  # ours
         " began, ended, log FROM copilot_threads JOIN copilot_runs"
@@ -323,7 +323,7 @@ async def read_runs(
         *db.key_values(key),
     )
     runs: list[StoredRun] = []
-    # a database that puts them in order copies the logs, twice
+    # sorting in the database would copy the logs twice
     for thread, server, run, *row, log in sorted(rows, key=_get_beginning):
         place, has_ended = (thread, run), row[-1] is not None
         is_whole = has_ended or only_ended
@@ -360,9 +360,9 @@ async def update_thread(
 
 
 async def delete_thread(db: Transaction, *, key: ThreadKey, now: int) -> bool:
-    """Delete a thread; its runs go by their foreign keys. Returns whether there was one.
+    """Delete a thread; foreign keys cascade to its runs. Returns `True` if it existed.
 
-    The requests of its latest runs may still come again: what they are known by stays for a while.
+    Digests of its latest requests are kept for a while, to reject the same requests if repeated.
     """
     before = now - REMEMBERED_S * 1_000_000
     rows = await db.fetch(
@@ -382,9 +382,9 @@ async def delete_thread(db: Transaction, *, key: ThreadKey, now: int) -> bool:
 
 
 async def expire_threads(db: Transaction, *, before: int, after: int) -> Sequence[int]:
-    """Delete some threads not updated since `before`, except those with a run.
+    """Delete a batch of idle threads not updated since `before`; return their numbers in order.
 
-    Only those with a number greater than `after`; returns their numbers in order.
+    Only threads with a number greater than `after` are deleted.
     """
     rows = await db.fetch(
         "SELECT id FROM copilot_threads WHERE id > ? AND updated < ? AND running IS NULL"
@@ -400,13 +400,13 @@ async def expire_threads(db: Transaction, *, before: int, after: int) -> Sequenc
 async def assign_threads(
     db: Transaction, *, keys: Sequence[ThreadKey], owner: str
 ) -> Sequence[ThreadKey]:
-    """Give threads to another owner, but for those whose id that one has. Returns which.
+    """Assign threads to another owner; skip ids that the owner already uses. Returns the keys.
 
-    Raises `ThreadBusy` if one of them is being answered.
+    Raises `ThreadBusy` if one of them has an active run.
     """
     select = f"SELECT id, running FROM copilot_threads WHERE {db.by_key} FOR UPDATE"  # noqa: S608  # ours
     moves: list[ThreadKey] = []
-    # in one order everywhere, so that no two programs wait for each other
+    # in a fixed order everywhere, which prevents deadlocks
     for key in sorted(keys):
         rows = await db.fetch(select, *db.key_values(key))
         new_key = ThreadKey(owner, key.id)
@@ -421,7 +421,7 @@ async def assign_threads(
 async def put_thread(
     db: Transaction, *, thread: Thread, runs: Iterable[StoredRun], now: int
 ) -> int:
-    """Add a thread, or take over its head if that is later than ours, and the runs we lack."""
+    """Add a thread, or update its metadata if the import is newer. Return how many runs are new."""
     created, updated = from_datetime(thread.created_at), from_datetime(thread.updated_at)
     number, *_ = await db.lock_thread(thread.key, thread.agent, created)
     await db.execute(
@@ -448,7 +448,7 @@ async def put_thread(
 
 
 async def save_checkpoint(db: Transaction, *, key: CheckpointKey, data: bytes, now: int) -> None:
-    """Store a checkpoint in its thread, if there is one, and delete old ones without a thread."""
+    """Store a checkpoint with its thread, if it has one; delete old ones without a thread."""
     thread = ThreadKey(key.owner, key.thread_id)
     await db.execute(
         "INSERT INTO copilot_checkpoints (digest, thread, saved, data)"  # noqa: S608  # ours
@@ -474,9 +474,10 @@ async def find_checkpoint(db: Transaction, *, key: CheckpointKey) -> Checkpoint 
 
 
 async def delete_checkpoint(db: Transaction, *, key: CheckpointKey, version: int | None) -> bool:
-    """Delete a checkpoint, if it is of that version still. Returns whether it was there.
+    """Delete a checkpoint if it still has that version. Returns `True` if it was deleted.
 
-    Done twice, it returns False, so that nobody goes on: better than that two do.
+    A retry after an unconfirmed commit returns `False`: the run is then resumed by no process,
+    which is better than by two.
     """
     deleted = await db.execute(
         "DELETE FROM copilot_checkpoints WHERE digest = ? AND saved = coalesce(?, saved)",
@@ -486,9 +487,9 @@ async def delete_checkpoint(db: Transaction, *, key: CheckpointKey, version: int
 
 
 async def move_events(db: Transaction, place: Place, events: Sequence[Event]) -> None:
-    """Add events to the first ones of a run, from where they were appended."""
+    """Move appended events of an active run into its log."""
     head = await _read_head(db, place)
-    if head and events:  # else it was deleted, or has none
+    if head and events:  # else the run was deleted, or has no events
         await db.execute(
             "UPDATE copilot_runs SET log = ? WHERE thread = ? AND id = ?",
             *(encode(prepend_head(head, events)), *place),
@@ -496,12 +497,11 @@ async def move_events(db: Transaction, place: Place, events: Sequence[Event]) ->
 
 
 async def end_run(db: Transaction, server: Any, run: EndedRun, *, now: int) -> bool:
-    """Store the shortened log of a run of a server that has ended, and the names of what it made.
+    """End a run: store its compacted log and the names of its messages.
 
-    Nothing happens if the run was ended before, or its thread deleted. Returns whether it was ended
-    now.
+    Returns `True` if it was ended now, `False` if it had ended before or its thread was deleted.
     """
-    # first, as everywhere, so that no two servers wait for each other
+    # first, as everywhere, which prevents deadlocks
     if not await _free_thread(db, run.place, server):
         return False
     ended = await db.execute(
@@ -517,7 +517,7 @@ async def end_run(db: Transaction, server: Any, run: EndedRun, *, now: int) -> b
 async def _end_dead_runs(
     db: Transaction, server: Any, places: Sequence[Place], *, now: int
 ) -> Sequence[DeadRun]:
-    """End runs of a server that died, and return those that were not ended before."""
+    """End runs of a dead server, and return those that had not been ended before."""
     await db.bury_server(server)
     events = await db.read_events(server, places)
     dead: list[DeadRun] = []
@@ -540,7 +540,7 @@ async def _read_dead_run(db: Transaction, place: Place) -> DeadRun:
 
 
 async def _free_thread(db: Transaction, place: Place, server: Any) -> bool:
-    """Let the next run into a thread. Returns whether it had this run, of this server."""
+    """Clear the active run of a thread. Returns `True` if it was this run of this server."""
     changed = await db.execute(
         "UPDATE copilot_threads SET running = NULL, server = NULL"
         " WHERE id = ? AND running = ? AND server = ?",
@@ -550,7 +550,7 @@ async def _free_thread(db: Transaction, place: Place, server: Any) -> bool:
 
 
 async def _read_head(db: Transaction, place: Place) -> Sequence[Event]:
-    """Return the first events of a run; none if it was deleted."""
+    """Return the first events of a run; an empty list if it was deleted."""
     rows = await db.fetch("SELECT log FROM copilot_runs WHERE thread = ? AND id = ?", *place)
     return decode(rows[0][0], _describe(db, place)) if rows else []
 
@@ -562,5 +562,5 @@ def _messages_of(head: Sequence[Event]) -> Sequence[Message]:
 
 
 def _describe(db: Transaction, place: Place) -> str:
-    """Name a row as one finds it with `sqlite3` or `psql`."""
+    """Return the location of a row for log lines, to find it with `sqlite3` or `psql`."""
     return f"table '{db.table_prefix}runs', thread {place[0]}, id {place[1]}"

@@ -1,4 +1,4 @@
-"""Find the store that the setting `threads` names."""
+"""Find the thread store for the setting `threads`."""
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -8,10 +8,10 @@ from copilot_runtime.threads.store import ThreadStore
 
 
 def build_store(address: str) -> ThreadStore:
-    """Return the store of an address such as `sqlite:threads.db`, without opening it.
+    """Return the store for an address such as `sqlite:threads.db`, without opening it.
 
-    The word before the colon is a name in the table of stores, where plugins may add theirs; a
-    plugin gets what stands behind `name:` or `name://`. Raises `ConfigurationFailed`.
+    The word before the colon is a name in the registry of stores, which plugins extend; a plugin
+    gets the text after `name:` or `name://`. Raises `ConfigurationFailed`.
     """
     try:
         check_store_address(address)

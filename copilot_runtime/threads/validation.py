@@ -1,4 +1,4 @@
-"""What every store refuses, and how it pages."""
+"""Validation of ids and names, and pagination, for all thread stores."""
 
 import re
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from copilot_runtime.base.errors import Misuse, ThreadBusy
 from copilot_runtime.threads.store import ThreadKey
 
 LONGEST = 500
-"""Most characters of an id or a name."""
+"""Maximum number of characters in an id or a name."""
 
 MOST_PER_PAGE = 200
 
@@ -17,7 +17,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Place(NamedTuple):
-    """A place in a list of threads: after the thread `number`, last touched at `updated`."""
+    """A position in a list of threads: after the thread `number`, last updated at `updated`."""
 
     updated: int
     number: int
@@ -27,11 +27,11 @@ class Place(NamedTuple):
 
 
 TOP = Place(10**18, 0)
-"""Before the first thread."""
+"""The position before the first thread."""
 
 
 def parse_cursor(cursor: str | None) -> Place:
-    """Read a cursor. Raises `Misuse` for one that no store gave."""
+    """Parse a cursor. Raises `Misuse` if it is malformed."""
     if cursor is None:
         return TOP
     found = _CURSOR.fullmatch(cursor)
@@ -48,7 +48,7 @@ def page_size(limit: int) -> int:
 
 
 def get_thread_key(run: RunInput) -> ThreadKey:
-    """Return the thread a run belongs to. Raises `Misuse` for ids that no store keeps."""
+    """Return the key of a run's thread. Raises `Misuse` for ids that no store accepts."""
     if not run.thread_id:
         raise Misuse("A thread needs an id.", hint="Send a threadId.")
     key = ThreadKey.of(run.user, run.thread_id)
@@ -60,19 +60,19 @@ def get_thread_key(run: RunInput) -> ThreadKey:
 
 
 def is_valid_key(key: ThreadKey) -> bool:
-    """Return whether there can be such a thread; requests may name any."""
+    """Return whether a thread with this key can exist; requests may name any."""
     return all(len(part) <= LONGEST and is_text(part) for part in key)
 
 
 def is_text(text: str) -> bool:
-    """Return whether there is neither NUL nor half a character, which no database takes."""
+    """Return whether a text has neither NUL nor lone surrogates, which databases reject."""
     if text.isascii():
         return "\0" not in text
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_text(what: str, text: str) -> None:
-    """Raise `Misuse` for a text that is too long, or none that a database takes."""
+    """Raise `Misuse` for a text that is too long, or that databases reject."""
     if len(text) > LONGEST:
         raise Misuse(f"The {what} is longer than {LONGEST} characters.", hint="Send a shorter one.")
     if not is_text(text):
@@ -80,7 +80,7 @@ def check_text(what: str, text: str) -> None:
 
 
 def check_id(what: str, text: str) -> None:
-    """Raise `Misuse` for an id that is too long, or that no line of a log could show."""
+    """Raise `Misuse` for an id that is too long, or has control characters."""
     check_text(what, text)
     if _CONTROL.search(text):
         raise Misuse(
@@ -89,10 +89,10 @@ def check_id(what: str, text: str) -> None:
 
 
 def check_owner(what: str, text: str) -> None:
-    """Raise `Misuse` for somebody to whom nothing could belong.
+    """Raise `Misuse` for a user id that cannot own threads.
 
-    U+FFFD stands for any half character, and for any byte that is no text: two users whose names
-    differ in these would be one.
+    Decoding replaces lone surrogates and invalid bytes by U+FFFD, so two users whose ids differ
+    only in these would be the same owner.
     """
     check_id(what, text)
     if "\ufffd" in text:
@@ -100,14 +100,14 @@ def check_owner(what: str, text: str) -> None:
 
 
 def check_thread_id(what: str, text: str) -> None:
-    """Raise `Misuse` for an id of a thread that no store keeps, or that no URL can have."""
+    """Raise `Misuse` for a thread id that no store accepts or that cannot be a URL segment."""
     check_id(what, text)
-    if text in (".", ".."):  # clients leave them out of a path, even when they are encoded
+    if text in (".", ".."):  # clients normalise these away in paths, even if encoded
         raise Misuse(f"The {what} cannot be {text!r}.", hint="Send one that is no part of a path.")
 
 
 class ThreadConflict(ThreadBusy):
-    """Another run of the thread was faster, perhaps in another process."""
+    """Another run of the thread was first, perhaps in another process."""
 
 
 def busy(key: ThreadKey) -> ThreadConflict:

@@ -106,7 +106,7 @@ def test_an_operator_hands_over_threads_by_their_ids() -> None:
 @in_one_test(
     ("line", "why"),
     [
-        ("--to ann --thread a --thread x", "There is no thread 'x' of nobody."),
+        ("--to ann --thread a --thread x", "There is no thread 'x' without an owner."),
         ("--to ''", "'' cannot be a user."),
         ("--to tenant:acme/ann", "'tenant:acme/ann' cannot be a user."),
         ("--to ann --tenant a/b", "'a/b' cannot be a tenant."),

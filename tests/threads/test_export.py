@@ -142,7 +142,7 @@ async def test_a_wrong_line_is_named_and_what_came_before_is_kept(
         (
             "events",
             [{"type": "run_started", "run_id": "r", "thread_id": "t", "server_actions": [1]}],
-            "event 1 is none (ValueError: a list of texts is none)",
+            "event 1 is invalid (ValueError: expected a list of strings)",
         ),
         ("events", None, "not a list"),
         ("began_at", "yesterday", "Invalid isoformat"),

@@ -196,7 +196,7 @@ async def test_when_the_store_fails_the_run_ends_and_says_so(
         store.failure = None
 
     assert await store.log() == [started(), runtime_end]
-    assert len([r for r in caplog.records if "could not be kept" in r.message]) == 1
+    assert len([r for r in caplog.records if "could not be stored" in r.message]) == 1
 
 
 async def test_a_run_that_was_not_kept_did_not_end_well() -> None:

@@ -374,7 +374,7 @@ async def test_a_state_that_json_cannot_hold_does_not_take_the_answer_with_it(
 
     [state] = [event for event in run.events if isinstance(event, AgentState)]
     assert (state.agent, state.state["x"]) == ("b", ["ann", "t"])
-    assert "An event of type 'agent_state' was not kept" in caplog.text
+    assert "An event of type 'agent_state' was not stored" in caplog.text
 
 
 @in_one_test(

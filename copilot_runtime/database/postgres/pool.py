@@ -21,29 +21,29 @@ from copilot_runtime.base.outages import Outage
 T = TypeVar("T")
 
 _PATIENCE = 10.0
-"""Seconds to try again while the database cannot be reached."""
+"""Seconds for which operations are retried while the database is unreachable."""
 
 _CONNECT_TIMEOUT = 5.0
-"""Seconds that the database gets to accept a connection: two attempts fit into the patience."""
+"""Timeout of a connection attempt in seconds, so that `_PATIENCE` allows two attempts."""
 
 _FIRST_ANSWER_TIMEOUT = 5.0
-"""Seconds that it gets then to answer the first question, which costs it nothing."""
+"""Timeout in seconds of the first query on a new connection, which is trivial."""
 
 _FAREWELL = 1.0
-"""Seconds that the database gets to end a statement whose result nobody waits for any more."""
+"""Seconds that the database has to end a cancelled statement."""
 
 _KEEP_ALIVE = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-"""How soon the database notices that a server's whole machine is gone, in seconds and times."""
+"""TCP keep-alive in seconds and counts: how soon the database notices a vanished machine."""
 
 _IDLE = {"idle_in_transaction_session_timeout": "5000"}
-"""Milliseconds after which the database ends a transaction in which nothing comes any more.
+"""Milliseconds after which the database ends an idle transaction.
 
-Else a machine that hangs, or is gone without a word, keeps its locks: for hours, and nobody could
-end its runs.
+Otherwise a machine that hangs or vanishes would hold its locks for hours, and no other server
+could end its runs.
 """
 
 _OUTAGE_ERRORS = (
@@ -67,13 +67,13 @@ _READ_ONLY_HINT = (
 
 
 class Pool:
-    """A pool of connections, and what is done when one of them breaks.
+    """A connection pool that retries operations if a connection breaks.
 
     Args:
-        url: Address of the database, with user and password.
-        connections: Most connections at once.
-        content: What is kept there, for messages: "threads", for instance.
-        timeout: Seconds that a statement may take; None for any time.
+        url: The URL of the database, with user and password.
+        connections: Maximum number of connections.
+        content: The noun for the stored data in messages, such as "threads".
+        timeout: Timeout of a statement in seconds; `None` for no limit.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Pool:
         )
 
     async def open(self, prepare: Callable[[Any], Awaitable[None]]) -> None:
-        """Connect, and have a connection prepare the tables. Call it in what is retried."""
+        """Connect, and create or migrate the tables with `prepare`. Call it within `retry`."""
         self._pool = self._pool or await self._asyncpg.create_pool(
             self._url,
             min_size=0,  # with more, asyncpg logs a traceback each second of an outage
@@ -109,16 +109,16 @@ class Pool:
             command_timeout=self._timeout,
             reset=_reset_nothing,
         )
-        connection = await self.connect()  # a migration may take any time
+        connection = await self.connect()  # outside the pool, without its statement timeout
         try:
             await prepare(connection)
         finally:
             connection.terminate()
 
     async def connect(self) -> Any:
-        """Return a connection beside the pool, whose end the database notices soon.
+        """Return a new connection outside the pool, with TCP keep-alive on the database's side.
 
-        The database has answered on it. Raises one of `errors`.
+        It has already answered a query. Raises one of `errors`.
         """
         connection = await self._asyncpg.connect(
             self._url, timeout=_CONNECT_TIMEOUT, server_settings=_KEEP_ALIVE
@@ -128,7 +128,7 @@ class Pool:
         except TimeoutError:
             connection.terminate()
             raise TimeoutError(
-                f"it took the login, and no question in {_FIRST_ANSWER_TIMEOUT:g} seconds. It "
+                f"it accepted the login, but no query within {_FIRST_ANSWER_TIMEOUT:g} seconds. It "
                 "hangs, or a pooler before it has no connection to spare"
             ) from None
         except BaseException:
@@ -137,7 +137,7 @@ class Pool:
         return connection
 
     async def execute(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do work whose statements are a transaction each, as `do` does."""
+        """Execute `work`, each of whose statements is its own transaction; retry like `do`."""
 
         async def attempt() -> T:
             return await self._lend(work)
@@ -145,9 +145,9 @@ class Pool:
         return await self.retry(attempt)
 
     async def do(self, work: Callable[[Any], Awaitable[T]], *, reading: bool = False) -> T:
-        """Do work in a transaction, again if the database went away: it must bear a second time.
+        """Execute `work` in a transaction; retry it during an outage, so it must be idempotent.
 
-        When `reading`, all statements see the database as it was at one moment.
+        With `reading`, all statements see one consistent snapshot.
         """
         options = {"isolation": "repeatable_read", "readonly": True} if reading else {}
 
@@ -157,7 +157,7 @@ class Pool:
         return await self.retry(attempt)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempt something until it succeeds, for some seconds. Raises `StoreFailed`."""
+        """Retry `attempt` during an outage, for up to `_PATIENCE` seconds. Raises `StoreFailed`."""
         pause = 0.05
         give_up = asyncio.get_running_loop().time() + _PATIENCE
         while True:
@@ -186,7 +186,7 @@ class Pool:
             raise self.build_read_only()
 
     def note_failure(self, error: Exception) -> None:
-        """Log, once, that writing failed: the database cannot be reached, or is read-only."""
+        """Log, once, that writing failed: the database is unreachable or read-only."""
         if isinstance(error, (StoreReadOnly, self._asyncpg.ReadOnlySQLTransactionError)):
             self.outage.end()  # it answered
             self._read_only.begin(StoreReadOnly(f"nothing can be stored. {_READ_ONLY_HINT}"))
@@ -194,22 +194,22 @@ class Pool:
             self.outage.begin(self._explain(error))
 
     def note_write(self) -> None:
-        """Log, once, that the database can be reached, or written, again."""
+        """Log, once, that the database is reachable and writable again."""
         self.outage.end()
         self._read_only.end()
 
     async def _renew_connections(self) -> None:
-        """Use no connection again: a new one may find a database that can be written."""
+        """Replace all pooled connections: new ones may reach a writable database."""
         if self._pool is not None:
             await self._pool.expire_connections()
 
     async def _lend(
         self, work: Callable[[Any], Awaitable[T]], options: Mapping[str, Any] | None = None
     ) -> T:
-        """Do work with a connection of the pool; with options, in a transaction that has them.
+        """Execute `work` with a pooled connection; with `options`, in a transaction with these.
 
-        What is given up may go on in the database. Its end is waited for, lest what is done next
-        comes before it, but not for ever: a database that hangs does not tell it.
+        A cancelled statement may continue in the database. Its end is awaited for a short time, so
+        that it does not overlap with the next operation; a database that hangs never reports it.
         """
         connection = await self._pool.acquire()
         farewell = _Farewell(connection, self._asyncpg.InterfaceError)
@@ -248,7 +248,7 @@ class Pool:
 
     @property
     def address(self) -> str:
-        """The name of the database, without its password, and with its port unless it is 5432."""
+        """The database's name for messages: without the password, and without the port 5432."""
         parts = urlsplit(self._url)
         host = parts.netloc.rpartition("@")[2].removesuffix(":5432")
         where = "this machine" if not host or host.startswith(":") else ""
@@ -259,7 +259,7 @@ class Pool:
         if isinstance(error, TimeoutError) and not str(error):
             return TimeoutError("it does not answer in time")
         if isinstance(error, self._asyncpg.InternalClientError):
-            # the database said why before it was asked: asyncpg throws that away
+            # the database sent the reason unprompted, and asyncpg discards it
             return ConnectionError(
                 "it ended a connection. Its own log says why; idle in a transaction means that "
                 "this process hung"
@@ -301,7 +301,7 @@ class Pool:
 
 
 class _Farewell:
-    """Drops a connection, if the database does not say soon that what was given up has ended."""
+    """Drops a connection if the database does not soon confirm the end of a cancelled statement."""
 
     def __init__(self, connection: Any, closed_error: type[Exception]) -> None:
         self._connection = connection
@@ -335,19 +335,19 @@ class _Farewell:
 
 
 def _is_wrong_text(error: Exception, asyncpg: Any) -> bool:
-    """Return whether a value is no text for PostgreSQL, or cannot even be sent to it."""
+    """Return whether PostgreSQL or its encoding cannot represent a text."""
     return isinstance(error, asyncpg.CharacterNotInRepertoireError) or (
         isinstance(error, asyncpg.DataError) and isinstance(error.__cause__, UnicodeEncodeError)
     )
 
 
 async def is_read_only(connection: Any) -> bool:
-    """Return whether the transactions of a connection cannot write: those of a standby cannot."""
+    """Return whether transactions of a connection are read-only, as on a standby."""
     return await connection.fetchval("SELECT current_setting('transaction_read_only') = 'on'")
 
 
 async def _reset_nothing(connection: Any) -> None:
-    """Keep the session: no work here changes it, and to ask costs as much as a short query."""
+    """Skip asyncpg's session reset: it costs as much as a short query, and no work needs it."""
     del connection
 
 

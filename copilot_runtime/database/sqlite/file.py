@@ -1,4 +1,4 @@
-"""The file in which SQLite keeps threads: how it is opened, and what can be wrong with it."""
+"""The SQLite file of threads: creation, migration, and errors."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ APPLICATION = 0x436F7054
 """The `application_id` of our files: `CopT`."""
 
 _PATIENCE = 5.0
-"""Seconds to wait for another process that holds the file."""
+"""Seconds to wait for another process that has locked the file."""
 
 _MIGRATIONS = (
     """
@@ -74,11 +74,11 @@ _MIGRATIONS = (
     CREATE INDEX deleted_runs_deleted ON deleted_runs (deleted);
     """,
 )
-"""Each brings a file from one version to the next. Times are microseconds since 1970.
+"""Each migrates a file to the next version. Times are microseconds since 1970.
 
-Each transaction writes every page it touched, so there are few tables and indexes. A run that
-goes on (`threads.running`) has its first events in its `log` and what follows in the `journal` of
-its server; an ended one has its whole log in `log`.
+Each transaction writes every page it touched, so there are few tables and indexes. An active run
+(`threads.running`) has its first events in its `log` and later ones in the `journal` of its
+server; an ended one has its whole log in `log`.
 """
 
 _JOURNAL = (
@@ -88,22 +88,22 @@ _JOURNAL = (
     " FROM events JOIN threads ON threads.id = events.thread AND running = run",
     "DROP TABLE events",
 )
-"""Bring files of the first day to the tables of the first version: events had one of their own."""
+"""Migrate files of the first release to the tables of version 1: events had their own table."""
 
 SCHEMA_VERSION = len(_MIGRATIONS)
 """The version that this program reads and writes."""
 
 _SECRET_SINCE = 2
-"""The version that brought the secret from which agents' ids of threads are derived."""
+"""The version that introduced the secret for deriving the thread ids of remote agents."""
 
 
 def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
-    """Open a file for writing, made and brought up to date if need be.
+    """Open a file for writing; create or migrate it if necessary.
 
-    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    Raises `ConfigurationFailed` for another kind of file, and `sqlite3.Error` or `OSError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # people's conversations are nobody else's business; SQLite gives its other files the same mode
+    # conversations are private; SQLite creates its other files with the same mode
     create_private_file(path)
     give_up = time.monotonic() + _PATIENCE
     while True:
@@ -118,7 +118,7 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
-            # two processes that open a new file at once get in each other's way, without waiting
+            # two processes that create a file at once conflict, despite the timeout
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
             time.sleep(0.02)
@@ -128,16 +128,16 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a file that `open_database` has made ready."""
+    """Open a file that `open_database` has created or migrated."""
     connection = _connect(path)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 def build_failure(path: Path, error: Exception, *, content: str = "threads") -> CopilotError:
-    """Return what to raise for an error of SQLite or of the file system.
+    """Return the `CopilotError` for an error of SQLite or of the file system.
 
-    `content` is what the file keeps.
+    `content` is the noun for the stored data in messages.
     """
     where = f"The {content} in {str(path)!r}"
     public = f"The {content} cannot be used."
@@ -160,12 +160,12 @@ def build_failure(path: Path, error: Exception, *, content: str = "threads") -> 
 
 
 def is_write_refusal(error: Exception) -> bool:
-    """Return whether a write failed for what may refuse all writes, and no reading."""
+    """Return whether an error may affect all writes, but no reads."""
     return any(part in str(error) for part in _WRITE_REFUSALS)
 
 
 def build_later_error(path: Path, *, public: str) -> ConfigurationFailed:
-    """Return the error for a file whose tables are of a version that is not known yet."""
+    """Return the error for a file whose schema version is newer than this program's."""
     return ConfigurationFailed(
         f"{str(path)!r} was written by a later version of copilot-runtime.",
         hint="Install that version, or name another file.",
@@ -174,7 +174,7 @@ def build_later_error(path: Path, *, public: str) -> ConfigurationFailed:
 
 
 _PUBLIC = "The threads cannot be used."
-"""What clients get in place of a message with a path."""
+"""The message for clients, in place of one that contains a path."""
 
 
 _CAUSES = (
@@ -202,8 +202,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file of another program before anything in it is changed."""
-    connection.execute("BEGIN")  # as it is at one moment: another server may just make its tables
+    """Raise `ConfigurationFailed` for another program's file, before changing it."""
+    connection.execute("BEGIN")  # a snapshot: another server may be creating its tables
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     connection.execute("ROLLBACK")
@@ -226,7 +226,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             raise build_later_error(path, public=_PUBLIC)
         for statement in _list_statements(connection, version):
             connection.execute(statement)
-        if version < _SECRET_SINCE:  # agents know the threads that there are by other ids
+        if version < _SECRET_SINCE:  # agents know existing threads by ids without it
             connection.execute(
                 "INSERT INTO secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM threads)",
                 (token_hex(32),),
@@ -240,7 +240,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _list_statements(connection: sqlite3.Connection, version: int) -> Iterator[str]:
-    """Yield what brings a file of a version up to date."""
+    """Yield the statements that migrate a file from a version to the newest one."""
     names = "SELECT 1 FROM sqlite_master WHERE name = 'journal'"
     if version and not connection.execute(names).fetchall():
         yield from _JOURNAL
@@ -257,15 +257,15 @@ _CREATING = threading.Lock()
 
 
 def create_private_file(path: Path) -> None:
-    """Make an empty file that only its owner may read and write, unless there is a file.
+    """Create an empty file that only its owner may read and write, unless the file exists.
 
-    One that exists is not opened. When a process closes a file, all its POSIX locks on that file
-    end, those of other connections of SQLite among them: another process would then take itself for
-    the last one, and delete the log (`-wal`) into which this process still writes. Raises `OSError`
-    where no file can be made, or what is there is a folder.
+    An existing file is not opened: a process that closes a file loses all its POSIX locks on that
+    file, including those of its SQLite connections. Another process would then consider itself the
+    last one, and delete the log (`-wal`) into which this process still writes. Raises `OSError` if
+    the file cannot be created, or if the path is a folder.
     """
-    target = os.path.realpath(path)  # a link to a file that is not there yet will do
-    with _CREATING:  # nobody else in this process opens the new file before it is closed here
+    target = os.path.realpath(path)  # the path may be a link to a file that does not exist yet
+    with _CREATING:  # no other thread may open the file before it is closed here
         try:
             os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:

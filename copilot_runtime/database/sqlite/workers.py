@@ -1,4 +1,4 @@
-"""Threads of the operating system that talk to SQLite, so that the event loop never waits."""
+"""Threads that access SQLite, so that the event loop never blocks."""
 
 import asyncio
 import contextlib
@@ -18,13 +18,13 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 _MOST_AT_ONCE = 100
-"""Pieces of work in one transaction: who waits for the first should not wait for all."""
+"""Maximum number of jobs per transaction, so that the first does not wait for too many others."""
 
 _READERS = 2
 
 
 class Writer:
-    """One thread that does all the writing. Work that waits together is committed together."""
+    """A thread that executes all writes. Jobs that are queued together are committed together."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -34,28 +34,28 @@ class Writer:
         self._thread.start()
 
     async def ready(self) -> None:
-        """Wait until the file is open. Raises what `connect` raised."""
+        """Wait until the file is open. Raises the exception of `connect`."""
         await self._ready.future
 
     def do(self, work: Work[T], *, is_one_statement: bool = False) -> "asyncio.Future[T]":
-        """Do all of some work, or nothing if it raises. It is done even if nobody waits for it.
+        """Execute `work` atomically, even if the returned future is cancelled.
 
-        Work is done in the order of the calls. Work that raises our errors must not have changed
-        anything; work that is one statement is cheaper if no other waits.
+        Jobs are executed in the order of the calls. Work that raises a `CopilotError` must not have
+        changed anything; a single statement is cheaper if it is the only queued job.
         """
         job = _make_job(work, is_one_statement)
         self._queue.put(job)
         return job.future
 
     async def end(self) -> None:
-        """Finish what has been asked for, and close the file."""
+        """Finish the queued jobs, and close the file."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         try:
             connection = self._connect()
-        except Exception as error:  # whoever waits for the file gets it
+        except Exception as error:  # `ready` raises it
             _deliver([(self._ready, None, error)])
             return
         _deliver([(self._ready, None, None)])
@@ -66,7 +66,7 @@ class Writer:
             connection.close()
 
     def _next_jobs(self) -> "Sequence[_Job]":
-        """Wait for work; return what there is, or nothing at the end."""
+        """Wait for jobs and return them; an empty list at the end."""
         job = self._queue.get()
         jobs: list[_Job] = []
         while job is not None:
@@ -78,12 +78,12 @@ class Writer:
             except Empty:
                 return jobs
         if jobs:
-            self._queue.put(None)  # the end comes after these
+            self._queue.put(None)  # end after these jobs
         return jobs
 
 
 class Readers:
-    """A few threads that read, each through a connection of its own: they wait for no writer."""
+    """A few threads that read, each with its own connection; they never wait for a writer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class Readers:
         self._pool = ThreadPoolExecutor(_READERS, "threads-reader")
 
     async def do(self, work: Work[T]) -> T:
-        """Read what belongs together: nothing is written in between."""
+        """Execute `work` in a read transaction: all its reads see the same snapshot."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, work)
 
     async def end(self) -> None:
@@ -126,9 +126,9 @@ def _make_job(work: Work[Any], is_one_statement: bool = False) -> _Job:
 
 
 def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
-    """Do work in one transaction; if the file fails, each piece in one of its own."""
+    """Execute jobs in one transaction; if that fails, each in its own transaction."""
     try:
-        if len(jobs) == 1 and jobs[0].is_one_statement:  # which is a transaction by itself
+        if len(jobs) == 1 and jobs[0].is_one_statement:  # an implicit transaction
             return [(jobs[0], jobs[0].work(connection), None)]
         connection.execute("BEGIN IMMEDIATE")
         if len(jobs) == 1:
@@ -137,7 +137,7 @@ def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[
             outcomes = [_run_job(connection, job) for job in jobs]
         connection.execute("COMMIT")
         return outcomes
-    except Exception as error:  # it belongs to whoever waits, not to this thread
+    except Exception as error:  # for the job's caller, not for this thread
         with contextlib.suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -149,13 +149,13 @@ def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[
 def _run_job(connection: sqlite3.Connection, job: _Job) -> _Outcome:
     try:
         return job, job.work(connection), None
-    except CopilotError as error:  # this one is refused; it does not concern the others
+    except CopilotError as error:  # only this job is refused
         return job, None, error
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:
     for loop, same_loop in groupby(outcomes, key=lambda outcome: outcome[0].future.get_loop()):
-        with contextlib.suppress(RuntimeError):  # that loop has ended: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_settle, [*same_loop])
 
 

@@ -1,4 +1,4 @@
-"""The tables of threads in PostgreSQL, and how they are made. Times are microseconds since 1970."""
+"""The schema of threads in PostgreSQL, with its migrations. Times are microseconds since 1970."""
 
 from hashlib import sha256
 from secrets import token_hex
@@ -8,10 +8,10 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.threads.store import ThreadKey
 
 LOCKS = 0x436F7054
-"""First key of all our advisory locks; the second is 0 for the schema, else a server's number."""
+"""First key of all advisory locks; the second is 0 for the schema, else a server's number."""
 
 LEASE = 15
-"""Seconds after its last sign of life for which a server may be silent."""
+"""Duration of a server's lease, in seconds; each heartbeat renews it."""
 
 _MIGRATIONS = (
     """
@@ -71,26 +71,26 @@ _MIGRATIONS = (
     CREATE INDEX copilot_deleted_runs_deleted ON copilot_deleted_runs (deleted);
     """,
 )
-"""Each brings the tables from one version to the next. They are used as those of SQLite are.
+"""Each migrates the tables to the next version. They are used like those of SQLite.
 
-A server is alive `until` a time, unless it shows before that it lives. The time of one that is
-taken for dead is negative.
+The lease of a server ends at `until`; a heartbeat postpones that. For a server that was declared
+dead, the time is negative.
 """
 
 SCHEMA_VERSION = len(_MIGRATIONS)
 """The version that this program reads and writes."""
 
 _SECRET_SINCE = 2
-"""The version that brought the secret from which agents' ids of threads are derived."""
+"""The version that introduced the secret for deriving the thread ids of remote agents."""
 
 
 def hash_key(key: ThreadKey) -> bytes:
-    """Return what a thread is found by: its ids may be too long for an index."""
+    """Return the hash of a thread's key, whose ids may be too long for an index."""
     return sha256(f"{key.owner}\0{key.id}".encode()).digest()
 
 
 async def prepare(connection: Any) -> None:
-    """Make the tables, or bring them up to date; one server at a time."""
+    """Create or migrate the tables; an advisory lock admits one server at a time."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
         await connection.execute("CREATE TABLE IF NOT EXISTS copilot_schema (version integer)")
@@ -103,7 +103,7 @@ async def prepare(connection: Any) -> None:
         for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
             await connection.execute(migration)
             await connection.execute("INSERT INTO copilot_schema VALUES ($1)", number)
-        if version < _SECRET_SINCE:  # agents know the threads that there are by other ids
+        if version < _SECRET_SINCE:  # agents know existing threads by ids without it
             await connection.execute(
                 "INSERT INTO copilot_secret"
                 " SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM copilot_threads)",

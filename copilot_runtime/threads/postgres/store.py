@@ -22,23 +22,22 @@ from copilot_runtime.threads.transactions import Place, ServerLost, write_segmen
 T = TypeVar("T")
 
 _BEAT = 1.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 
 _TIMEOUT = 30.0
-"""Seconds for a statement: the database may be gone without a word, and another be in its place."""
+"""Timeout of a statement in seconds: the database may vanish silently and fail over."""
 
 _MEMORY = 24 * 60 * 60
-"""Seconds after which a server that died is forgotten; by then its connections have ended."""
+"""Seconds after which a dead server is forgotten; by then its connections have ended."""
 
 logger = logging.getLogger("copilot_runtime.threads")
 
 
 class Link:
-    """A pool, and one connection whose lock shows the other servers that this one is alive.
+    """A pool, and one connection whose advisory lock shows other servers that this one is alive.
 
-    It also writes a sign of life into the database every second. A server that is silent for
-    longer than its lease, or loses its lock, is taken for dead by the others: they end its runs,
-    and it goes on as another server.
+    It also writes a heartbeat into the database every second. If a server's lease expires or its
+    lock is lost, the others declare it dead and end its runs, and it continues under a new id.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Link:
         self.server = 0
 
     async def open(self) -> None:
-        """Connect, make the tables, and take this server's number and lock."""
+        """Connect, create the tables, and take this server's number and lock."""
 
         async def connect() -> None:
             await self._pool.open(prepare)
@@ -74,9 +73,9 @@ class Link:
         reading: bool = False,
         is_one_statement: bool = False,
     ) -> T:
-        """Do work in a transaction, as a pool does; one statement is a transaction of its own.
+        """Execute `work` in a transaction of the pool; a single statement needs no explicit one.
 
-        Raises `ServerLost` if others have taken this server for dead; it goes on as another one.
+        Raises `ServerLost` if this server was declared dead; it then continues under a new id.
         """
         server, attempts = self.server, count()
 
@@ -93,7 +92,7 @@ class Link:
             raise
 
     async def check(self) -> None:
-        """See whether the tables can be read and written. Raises `StoreReadOnly` for the latter."""
+        """Check that the tables can be read and written. Raises `StoreReadOnly` otherwise."""
         await self._pool.execute(_read_nothing)
         await self._pool.check_writable()
 
@@ -113,21 +112,21 @@ class Link:
                 )
                 await holder.execute("SELECT pg_advisory_unlock_all()", timeout=5)
                 await holder.close(timeout=5)
-            holder.terminate()  # if it could not be closed, such as one that cannot write
+            holder.terminate()  # in case closing it failed
         self._pool.close()
 
     async def _renew(self, lost: int) -> None:
-        """Go on as another server than the one that is lost, and return once that is so."""
+        """Replace the lost server id by a new one, and return once this server has it."""
         async with self._renewing:
             if lost != self.server:
                 return
             await self._pool.retry(self._become_server)
-        logger.warning("The other servers took this one for dead. It goes on as another one.")
+        logger.warning("The other servers declared this one dead. It continues under a new id.")
         self._on_renewal()
 
     async def _become_server(self) -> None:
-        """Take a number that no other server has, and its lock."""
-        # at random, because the locks of all programs in a database are in one space
+        """Take a new server number, and its lock."""
+        # at random, because all programs of a database share the lock keys
         server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
         holder = await self._take_lock(server)
         try:
@@ -135,13 +134,13 @@ class Link:
         except BaseException:
             holder.terminate()
             raise
-        before, self.server = self._lock_holder, server  # others find now that it is alive
+        before, self.server = self._lock_holder, server  # others see it as alive from now on
         self._hold(holder)
         if before is not None:
-            before.terminate()  # the lock of what this server was
+            before.terminate()  # which releases the lock of the old id
 
     async def _beat(self) -> None:
-        """Show the other servers that this one is alive, until it ends."""
+        """Send heartbeats in an endless loop."""
         while True:
             await asyncio.sleep(_BEAT)
             try:
@@ -151,7 +150,7 @@ class Link:
                 self._pool.note_failure(error)
 
     async def _show_life(self, server: int, *, is_new: bool = True) -> None:
-        """Write that a server is alive; unless it is new, only if nobody takes it for dead."""
+        """Write a heartbeat; that of an existing server has no effect once it was declared dead."""
         until = "(extract(epoch FROM clock_timestamp()) + $2) * 1000000"
         statement = f"UPDATE copilot_servers SET until = {until} WHERE id = $1 AND until > 0"  # noqa: S608  # ours
         if is_new:
@@ -159,7 +158,7 @@ class Link:
         await self._pool.execute(lambda connection: connection.execute(statement, server, LEASE))
 
     async def _take_lock(self, server: int) -> Any:
-        """Return a connection that holds the lock of a server."""
+        """Return a new connection that holds the lock of a server."""
         holder = await self._pool.connect()
         try:
             await holder.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, server)
@@ -169,14 +168,14 @@ class Link:
         return holder
 
     def _hold(self, holder: Any) -> None:
-        """Keep a connection with the lock of this server, and replace it when it breaks."""
+        """Keep the connection with this server's lock, and replace it when it breaks."""
         self._lock_holder = holder
         holder.add_termination_listener(self._on_termination)
-        if holder.is_closed():  # it broke before anybody listened
+        if holder.is_closed():  # it broke before the listener was added
             self._on_termination(holder)
 
     def _on_termination(self, holder: Any) -> None:
-        """Come back as soon as the database does: others might take this server for dead."""
+        """Take the lock again as soon as possible, before others declare this server dead."""
         if holder is self._lock_holder:
             self._restoring = asyncio.get_running_loop().create_task(
                 self._restore_lock(), context=Context()
@@ -199,12 +198,12 @@ class Link:
 
 
 async def _read_nothing(connection: Any) -> None:
-    """Ask the table of threads, whose answer is none."""
+    """Execute a query on the table of threads that returns no rows."""
     await connection.execute("SELECT 1 FROM copilot_threads WHERE id = 0")
 
 
 async def _delete_old_servers(connection: Any) -> None:
-    """Delete what is known of servers that died long ago."""
+    """Delete the leases of servers that died long ago."""
     await connection.execute(
         "DELETE FROM copilot_servers"
         " WHERE abs(until) < (extract(epoch FROM clock_timestamp()) - $1) * 1000000",
@@ -213,16 +212,16 @@ async def _delete_old_servers(connection: Any) -> None:
 
 
 class PostgresThreads(DatabaseThreads[Link]):
-    """Threads in the tables `copilot_…` of a database, which are made when they are missing.
+    """Stores threads in the tables `copilot_…` of a database, which are created if missing.
 
-    Other servers find out that this one is alive by an advisory lock of its session, so a pooler
-    such as PgBouncer must pool sessions, not transactions. While the database restarts, work
-    waits for it for ten seconds.
+    Other servers detect that this one is alive by an advisory lock of its session, so a pooler such
+    as PgBouncer must use session pooling, not transaction pooling. While the database restarts,
+    operations are retried for ten seconds.
     """
 
     commit_interval = 0.005
-    """Readers at other servers wait for the carrier as well, and large groups hold up each other.
-    A commit is one statement here, and cheap."""
+    """Readers on other servers also wait for the carrier, and large batches delay each other.
+    A commit is a single statement here, and cheap."""
 
     def __init__(self, url: str, *, max_connections: int = 10) -> None:
         super().__init__()
@@ -230,13 +229,13 @@ class PostgresThreads(DatabaseThreads[Link]):
         self._make = partial(Link, url, max_connections)
 
     async def check(self) -> None:
-        """See whether threads can be read and written. Raises `StoreFailed`, or `StoreReadOnly`."""
+        """Check that threads can be read and written. Raises `StoreFailed` or `StoreReadOnly`."""
         await (await self._connect()).check()
 
     async def check_run(self, log_id: str) -> None:
-        """Write nothing to a log: that is refused if others have taken this server for dead."""
+        """Write an empty segment to a log, which fails if this server was declared dead."""
         is_late = True
-        while is_late:  # they may have done so since the database looked
+        while is_late:  # it may have been declared dead since the write
             began = monotonic()
             await self.write([Segment(log_id=log_id, events=())])
             is_late = monotonic() > began + LEASE / 2

@@ -13,7 +13,7 @@ from copilot_runtime.threads.transactions import EndedRun, Part, Place, ServerLo
 
 
 class PostgresTransaction(Transaction):
-    """A transaction of a connection of asyncpg."""
+    """A transaction of an asyncpg connection."""
 
     table_prefix = "copilot_"
     by_key = "digest = ?"
@@ -22,7 +22,7 @@ class PostgresTransaction(Transaction):
         self.server: int = server
         self._connection = connection
         self._may_be_done = may_be_done
-        """Whether the connection broke before, when nobody knew whether it had been done."""
+        """Whether this is a retry after a broken connection, whose commit may have succeeded."""
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         return await self._connection.fetch(number_values(statement), *values)
@@ -40,7 +40,7 @@ class PostgresTransaction(Transaction):
     async def lock_thread(
         self, key: ThreadKey, agent: str, now: int, *, run: int | None = None
     ) -> tuple[int, int | None, Any, bool]:
-        # whoever comes second waits here for the end of the first one's transaction
+        # a second transaction waits here for the end of the first one
         row = await self._connection.fetchrow(
             "INSERT INTO copilot_threads AS old"
             " (digest, owner, thread, agent, created, updated, last_run, running, server)"
@@ -68,7 +68,7 @@ class PostgresTransaction(Transaction):
         return {name for (name,) in rows}
 
     async def write(self, now: int, parts: Sequence[Part], ended: Sequence[EndedRun]) -> None:
-        """Do all in one statement: each takes a turn of the event loop, and those add up."""
+        """Write everything in one statement: each statement costs a turn of the event loop."""
         added = [
             (*place, number, encode(events)) for number, (place, events) in enumerate(parts, now)
         ]
@@ -107,20 +107,20 @@ class PostgresTransaction(Transaction):
             raise ServerLost
 
     async def bury_server(self, server: int) -> None:
-        """Note that a server is dead, also for those to whom its lock looks held.
+        """Mark a server as dead, in case the database still regards its lock as held.
 
-        The database may take a minute to notice that the machine of a server cannot be reached.
+        It may take a minute to notice that a server's machine is unreachable.
         """
         await self._connection.execute(
             "UPDATE copilot_servers SET until = -abs(until) WHERE id = $1", server
         )
 
     async def is_alive(self, server: int) -> bool:
-        """Return whether a server holds its lock and has not been silent for too long.
+        """Return whether a server holds its lock and its lease has not expired.
 
-        A lock that is free means that its server has died, unless the database itself has just
-        started: then the servers have the rest of their time to come back. A server that seems
-        dead does not get its lock until we are done.
+        A free lock means that its server has died, unless the database itself has just started:
+        servers then have the rest of their lease to come back. While this transaction lasts, a
+        server that seems dead cannot take its lock again.
         """
         is_free, until, just_started = await self._connection.fetchrow(
             "SELECT pg_try_advisory_xact_lock($1, $2),"
@@ -131,7 +131,7 @@ class PostgresTransaction(Transaction):
         )
         if is_free:
             return bool(until and just_started)
-        return until is None or until  # one of an earlier version has no row
+        return until is None or until  # servers of earlier versions have no row
 
     def parse_server(self, address: str) -> int:
         return int(address)
@@ -146,7 +146,7 @@ class PostgresTransaction(Transaction):
         return [str(number) for (number,) in rows]
 
     async def delete_server(self, server: int) -> None:
-        """Do nothing: all events are with their runs."""
+        """Do nothing: all events are stored with their runs."""
 
 
 def _transpose(rows: Sequence[Sequence[Any]], width: int) -> Sequence[Sequence[Any]]:
@@ -156,10 +156,10 @@ def _transpose(rows: Sequence[Sequence[Any]], width: int) -> Sequence[Sequence[A
 
 @cache
 def build_write(*, has_ended: bool, may_be_done: bool) -> str:
-    """Return the statement that adds events, and ends runs, of a server that lives.
+    """Return the statement that appends events and ends runs, if their server is alive.
 
-    It yields 0 when others have taken the server for dead, which they do not while it lasts. What
-    may have been done is looked for: that takes PostgreSQL a quarter longer.
+    It yields 0 if this server was declared dead, which cannot happen while it runs. A retry skips
+    events that were already stored, which takes PostgreSQL a quarter longer.
     """
     parts = [_ADD + (" ON CONFLICT DO NOTHING" if may_be_done else "") + ")"]
     if has_ended:
@@ -177,7 +177,7 @@ _ADD = (
 )
 
 _END = (
-    # in one order, as everywhere, so that no two servers wait for each other
+    # in a fixed order, as everywhere, which prevents deadlocks
     "held AS (SELECT new.* FROM me, unnest($7::bigint[], $8::bigint[], $9::bytea[])"
     " AS new (thread, run, log)"
     " JOIN copilot_threads AS old ON old.id = new.thread AND old.running = new.run"
@@ -196,6 +196,6 @@ _END = (
 
 @cache
 def number_values(statement: str) -> str:
-    """Return a statement with its values as `$1`, `$2` …"""
+    """Return a statement with numbered placeholders: `$1`, `$2` …"""
     first, *others = statement.split("?")
     return first + "".join(f"${number}{text}" for number, text in zip(count(1), others))

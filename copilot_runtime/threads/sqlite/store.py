@@ -31,20 +31,20 @@ _WRITES_PER_TRIM = 250
 """Writes after which the journal is trimmed."""
 
 _LONG = 60_000_000
-"""How much of a run that goes on the journal holds at least, in microseconds."""
+"""How much of an active run the journal keeps at least, in microseconds."""
 
 _PROBE_SIZE = 64 * 1024
-"""Bytes, about what a question and its answer write: room for one page would help nobody."""
+"""Bytes of a trial write, about as much as a question and its answer: one page is not enough."""
 
 logger = logging.getLogger("copilot_runtime.database")
 
 
 class SqliteThreads(DatabaseThreads["_File"]):
-    """Threads in one file, which is made when it is first needed, with its folder.
+    """Stores threads in one file, which is created on first use, with its folder.
 
-    Several server processes of one machine may share the file. What `begin` and `write` returned
-    from survives `kill -9`; with `durability="FULL"` also a loss of power, for the price of
-    waiting for the disk each time.
+    Several server processes of one machine may share the file. Data survives `kill -9` once `begin`
+    or `write` has returned; with `durability="FULL"` it also survives a power failure, at the cost
+    of a disk flush for each commit.
     """
 
     def __init__(self, path: Path | str, *, durability: Durability = "NORMAL") -> None:
@@ -54,12 +54,12 @@ class SqliteThreads(DatabaseThreads["_File"]):
         self.durability: Durability = durability
         self._writes = 0
         self._trimmed_before = 0
-        """Before this time, the journal has nothing of runs that go on."""
+        """The journal has no events of active runs from before this time."""
 
     async def check(self) -> None:
-        """See whether threads can be read and, where the latest write was refused, written.
+        """Check that threads can be read and, if the latest write was refused, written.
 
-        Only for the latter something is written. Raises `StoreFailed`, or `StoreReadOnly`.
+        Only in the latter case is something written. Raises `StoreFailed` or `StoreReadOnly`.
         """
         await super().check()
         await (await self._connect()).check_writable(self._clock.now())
@@ -68,7 +68,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
         file = await self._connect()
         self._writes += 1
         trim = self._plan_trim() if self._writes % _WRITES_PER_TRIM == 0 else None
-        now = self._clock.now(len(parts))  # later than what is trimmed
+        now = self._clock.now(len(parts))  # later than the trimmed entries
         work = partial(transactions.write_segments, segments=parts, now=now)
         if trim is None:
             is_one_statement = all(segment.whole is None for _, segment in parts)
@@ -85,7 +85,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
 
     def _plan_trim(self) -> "_JournalTrim":
         now = self._clock.now()
-        places = [run.place for run in self._running.values()]  # also of runs that a write may end
+        places = [run.place for run in self._running.values()]  # even if this write ends them
         oldest = max(self._trimmed_before, min((run for _, run in places), default=now))
         if oldest > now - 2 * _LONG:
             return _JournalTrim(oldest, ())
@@ -105,7 +105,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
         try:
             server = await writer.do(lambda _: Server(self.path))
             service, recovery = f"SQLite ({self.path})", "can be written again"
-            refusal = Outage(logger, service, message="takes nothing new", recovery=recovery)
+            refusal = Outage(logger, service, message="rejects writes", recovery=recovery)
             file = _File(self.path, writer, Readers(self.path), server, refusal)
             close = file.close
             await self._end_dead_runs(file)
@@ -116,9 +116,9 @@ class SqliteThreads(DatabaseThreads["_File"]):
         return file
 
     async def aclose(self) -> None:
-        """Finish writing and close the file. What is asked for later opens it again."""
+        """Finish writing and close the file. The next method call reopens it."""
         if self._database is not None and not self._running:
-            with suppress(CopilotError):  # then whoever opens it next does it
+            with suppress(CopilotError):  # the next process to open it trims it
                 await self._database.do(lambda db: db.trim_journal())
         await super().aclose()
 
@@ -129,7 +129,7 @@ class _File(NamedTuple):
     readers: Readers
     lock: Server
     refusal: Outage
-    """Goes on from a write that was refused until `check_writable` finds that one is done."""
+    """Lasts from a refused write until `check_writable` has written successfully."""
 
     @property
     def server(self) -> str:
@@ -139,7 +139,7 @@ class _File(NamedTuple):
     async def do(
         self, work: Work[T], *, reading: bool = False, is_one_statement: bool = False
     ) -> T:
-        """Do work in a transaction, in another thread."""
+        """Execute `work` in a transaction, in a thread."""
 
         def run(connection: sqlite3.Connection) -> T:
             return run_to_end(work(SqliteTransaction(connection, self.path, self.lock.id)))
@@ -155,7 +155,7 @@ class _File(NamedTuple):
             raise failure from error
 
     async def check_writable(self, now: int) -> None:
-        """Raise `StoreReadOnly` if a write was refused, and another one is not done now."""
+        """Raise `StoreReadOnly` if the last write was refused and a trial write fails, too."""
         if not self.refusal.is_active:
             return
         try:
@@ -173,13 +173,13 @@ class _File(NamedTuple):
 
 class _JournalTrim(NamedTuple):
     before: int
-    """A time before which the journal has nothing, once it is trimmed, of runs that go on."""
+    """Time before which the trimmed journal has no events of active runs."""
     long_runs: Sequence[Place]
-    """Those that began before."""
+    """The active runs that began before that time."""
 
 
 def _trim_and_do(trim: _JournalTrim, work: Work[T]) -> Work[T]:
-    """Trim the journal before some work, which may end a run."""
+    """Return work that trims the journal first, because `work` may end a run."""
 
     async def trim_and_do(db: SqliteTransaction) -> T:
         await db.trim_journal(trim.before, trim.long_runs)

@@ -1,9 +1,9 @@
-"""A transaction of SQLite, and the journal: the events of all runs that go on, as they came.
+"""A transaction of SQLite, and the journal: the events of all active runs in order of arrival.
 
-A row of the journal holds what one write brought of any number of runs, so that a write touches
-the last page and no other. The `id` of a row is a time, in microseconds: never earlier than that
-of its write, and later than all rows before it. So all rows of a run come after the moment it
-began, which is its number; and what is older than the oldest run that goes on is needed no more.
+A row of the journal holds one write, which may be for several runs, so a write only touches the
+last page. The `id` of a row is a time in microseconds: not earlier than that of its write, and
+later than all rows before it. A run's number is its start time, so its rows have greater ids, and
+rows older than the oldest active run are no longer needed.
 """
 
 import sqlite3
@@ -33,16 +33,16 @@ _EVER = 2**63 - 1
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits, as all those of SQLite."""
+    """Return the result of a coroutine that never suspends, like all coroutines for SQLite."""
     try:
         work.send(None)
     except StopIteration as end:
         return end.value
-    raise RuntimeError("What is done in a transaction of SQLite must not wait for anything.")
+    raise RuntimeError("A coroutine in a SQLite transaction must not wait for anything.")
 
 
 class SqliteTransaction(Transaction):
-    """A transaction of the file at `path`, begun by whoever has the connection."""
+    """A transaction of the file at `path`, begun and committed by the owner of the connection."""
 
     table_prefix = ""
     by_key = "owner = ? AND threads.thread = ?"
@@ -103,7 +103,7 @@ class SqliteTransaction(Transaction):
         return new
 
     async def write(self, now: int, parts: Sequence[Part], ended: Sequence[EndedRun]) -> None:
-        if parts:  # are a row of the journal
+        if parts:  # one row of the journal
             self._connection.execute(
                 "INSERT INTO journal (id, server, data)"
                 " VALUES (max(?, (SELECT coalesce(max(id), 0) + 1 FROM journal)), ?, ?)",
@@ -113,7 +113,7 @@ class SqliteTransaction(Transaction):
             await end_run(self, self.server, run, now=now)
 
     async def write_probe(self, now: int, size: int) -> None:
-        """Add a row to the journal that is of no run, of so many bytes: it goes with the others."""
+        """Add a row of `size` bytes without events to the journal; it is trimmed like others."""
         self._connection.execute(
             "INSERT INTO journal (id, server, data)"
             " VALUES (max(?, (SELECT coalesce(max(id), 0) + 1 FROM journal)), ?, zeroblob(?))",
@@ -123,11 +123,11 @@ class SqliteTransaction(Transaction):
     async def read_events(
         self, server: str, places: Sequence[Place], *, before: int = _EVER
     ) -> Mapping[Place, Sequence[Event]]:
-        """Return what the journal has of some runs of a server, up to a time."""
+        """Return the journaled events of some runs of a server, up to a time."""
         if not places:
             return {}
         by_run: dict[int, list[Event]] = {run: [] for _, run in places}
-        # most rows are about other runs than this one: to read them takes longer than to look
+        # decoding rows of other runs takes longer than searching their bytes
         mark = b"[%d," % places[0][1] if len(places) == 1 else b"["
         rows = self._connection.execute(
             "SELECT id, data FROM journal"
@@ -140,7 +140,7 @@ class SqliteTransaction(Transaction):
         return {place: by_run[place[1]] for place in places}
 
     async def delete_events(self, place: Place) -> None:
-        """Do nothing: a row has events of other runs as well."""
+        """Do nothing: a row of the journal has events of other runs as well."""
 
     async def is_alive(self, server: str) -> bool:
         return is_alive(self._path, server)
@@ -152,18 +152,18 @@ class SqliteTransaction(Transaction):
         return list_other_locks(self._path, self.server)
 
     async def list_servers(self) -> set[Any]:
-        """Return also those that have rows in the journal."""
+        """Return the servers that are alive or have left data, including rows of the journal."""
         rows = self._connection.execute("SELECT DISTINCT server FROM journal")
         return await super().list_servers() | {server for (server,) in rows}
 
     async def delete_server(self, server: str, *, before: int = _EVER) -> None:
-        """Delete what a server wrote into the journal before a time."""
+        """Delete a server's rows of the journal from before a time."""
         self._connection.execute(
             "DELETE FROM journal WHERE id < ? AND server = ?", (before, server)
         )
 
     async def trim_journal(self, before: int = _EVER, long_runs: Sequence[Place] = ()) -> None:
-        """Delete what this server wrote before a time; of `long_runs`, move it to their logs."""
+        """Delete this server's rows from before a time; move those of `long_runs` to their logs."""
         events = await self.read_events(self.server, long_runs, before=before)
         for place in long_runs:
             await move_events(self, place, events[place])
@@ -172,6 +172,6 @@ class SqliteTransaction(Transaction):
 
 @cache
 def _translate(statement: str) -> str:
-    """Return a statement in the words of SQLite, where a transaction locks the whole file."""
+    """Return a statement in the dialect of SQLite, whose transactions lock the whole file."""
     words = statement.replace("copilot_", "").replace(" AS bytea)", " AS blob)")
     return words.partition(" FOR UPDATE")[0]

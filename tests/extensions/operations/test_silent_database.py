@@ -74,7 +74,7 @@ async def test_a_database_that_hangs_after_the_login_is_named_soon(
     way.stall_at = b"SELECT 1"
     problem = read_problem(await invoke(*words.split()))
 
-    assert "cannot be used: it took the login, and no question in 0.2 seconds." in problem
+    assert "cannot be used: it accepted the login, but no query within 0.2 seconds." in problem
     assert "a pooler before it has no connection to spare" in problem
 
 

@@ -1,10 +1,10 @@
-"""A conversation as turns of user and model, for providers that insist on alternation.
+"""Arrange a conversation as alternating turns of user and model, as some providers require.
 
-- Instructions stand apart, wherever they were given; only those after the last word of the model
-  become the last word of the user.
-- Calls that the model made at once stand in one turn, and their results together in the next.
+- Instructions are separated from the turns; only those after the model's last turn become the last
+  turn of the user.
+- Parallel calls of the model are in one turn, and their results together in the next one.
 - The first and the last turn are the user's.
-- Thoughts stand before what they led to; those that led to nothing are left out.
+- Reasoning comes before the text or calls that it led to; other reasoning is omitted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,14 +30,14 @@ GO_ON = "Please go on."
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one of them says before the other speaks."""
+    """A turn: the content blocks of one speaker before the other one speaks."""
 
     speaker: Speaker
     blocks: list[Block] = field(default_factory=list[Block])
 
 
 class MessageEncoder(Protocol):
-    """Returns the blocks of a message; `new` is True for what the user has just sent."""
+    """Returns the blocks of a message; `new` is `True` for one that the user has just sent."""
 
     def __call__(self, message: TextMessage | ImageMessage, *, new: bool) -> list[Block]: ...
 
@@ -45,7 +45,7 @@ class MessageEncoder(Protocol):
 class ExchangeEncoder(Protocol):
     """Returns the block of a call and that of its result.
 
-    `first` is True for the first of the calls that the model made at once.
+    `first` is `True` for the first of parallel calls.
     """
 
     def __call__(self, exchange: ToolExchange, *, first: bool) -> tuple[Block, Block]: ...
@@ -60,10 +60,10 @@ def build_turns(
     encode_thought: Callable[[Thought], Block | None],
     model_images: bool = False,
 ) -> "Turns":
-    """Return the turns of a prepared conversation, which was made of `messages`.
+    """Return the turns of a prepared conversation; `messages` are the original ones.
 
-    The encoders return blocks as the provider takes them; a block `{"text": ...}` is a text.
-    Without `model_images`, images of the model stand in turns of the user.
+    The encoders return blocks in the provider's format; a block `{"text": ...}` is a text.
+    Without `model_images`, images of the model are in turns of the user.
     """
     turns = Turns(messages)
     new = find_last_turn(items)
@@ -87,17 +87,17 @@ def build_turns(
 
 
 class Turns:
-    """Add to it in order, then take `instructions` and `turns` once it is `finish`ed."""
+    """A builder: add items in order, call `finish`, then read `instructions` and `turns`."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.instructions: list[Block] = []
         self.turns: list[Turn] = []
         self.stable: Turn | None = None
-        """The last turn that will be there next time too, once the turns are `finish`ed."""
+        """After `finish`: the last turn that the next request will contain, too."""
         self._answers = group_calls(messages)
-        self._closing: list[Block] = []  # instructions that may be the last words
-        self._thoughts: list[Block] = []  # of what the model says or calls next
-        self._results: list[Block] = []  # of the calls in the turn that is open
+        self._closing: list[Block] = []  # instructions that may become the last turn
+        self._thoughts: list[Block] = []  # reasoning before the model's next text or call
+        self._results: list[Block] = []  # results of the calls in the current turn
         self._answer: str | None = None
 
     def instruct(self, blocks: Sequence[Block]) -> None:
@@ -105,11 +105,11 @@ class Turns:
         self._closing.extend(blocks)
 
     def think(self, block: Block) -> None:
-        """Add a thought, which goes before what the model says or calls next."""
+        """Add reasoning, which is placed before the model's next text or call."""
         self._thoughts.append(block)
 
     def say(self, speaker: Speaker, blocks: Sequence[Block]) -> None:
-        """Add what one of them says."""
+        """Add blocks of one speaker."""
         self._add_results()
         thoughts, self._thoughts = self._thoughts, []
         self._add(speaker, [*thoughts, *blocks] if speaker == "model" else blocks)
@@ -128,7 +128,7 @@ class Turns:
         self._results.append(result)
 
     def finish(self) -> None:
-        """Let the user have the first and the last word."""
+        """Complete the turns, so that the first and the last one are the user's."""
         self._add_results()
         self.stable = self.turns[-1] if self.turns else None
         closing, self._closing = self._closing, []
@@ -144,7 +144,7 @@ class Turns:
     def resumes_without_thought(
         self, is_result: Callable[[Block], bool], is_thought: Callable[[Block], bool]
     ) -> bool:
-        """Return whether the model goes on after calls, in a turn that began without a thought."""
+        """Return whether the model continues after calls that no reasoning precedes."""
         at = len(self.turns)
         while at and is_result(self.turns[at - 1].blocks[0]):
             at -= 2
@@ -166,9 +166,9 @@ class Turns:
 
 
 def group_calls(messages: Sequence[Message]) -> Mapping[str, str]:
-    """Return call → the answer it is a part of: its parent, or the calls that stand next to it.
+    """Return a mapping from call id to answer: the parent, or a number for adjacent calls.
 
-    Calls with the same value were made at once.
+    Calls with the same answer were made in parallel.
     """
     answers: dict[str, str] = {}
     number = 0

@@ -1,7 +1,7 @@
 """Decode the AG-UI events of a remote agent.
 
-Read by the letter of `@ag-ui/client` 0.0.59 and 1.0.0, and patiently: nulls count as absent, empty
-pieces and unknown events are left out. `event_order` checks the order of the events.
+It follows `@ag-ui/client` 0.0.59 and 1.0.0, but leniently: nulls count as absent, and empty
+chunks and unknown events are ignored. `event_order` checks the order of the events.
 """
 
 import logging
@@ -54,14 +54,14 @@ from copilot_runtime.base.jsonvalue import (
 logger = logging.getLogger(__name__)
 
 _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
-"""Events that end no chunks, as in the client."""
+"""Events that do not end an open sequence of chunks, as in the client."""
 
 
 class EventDecoder:
     """Decodes the events of one run; `agent` is the name in errors and states.
 
-    `state` is the one the agent was given. `ended` means that nothing of interest follows,
-    `failure` why the run did not end well.
+    `state` is the agent's state before the run. `ended` is `True` after the last relevant event,
+    and `failure` is the error of an unsuccessful run.
     """
 
     def __init__(self, agent: str, state: Any, run: RunInput) -> None:
@@ -74,10 +74,10 @@ class EventDecoder:
         self._activities: dict[str, Any] | None = None
         self._chunks = ChunkExpander()
         self._open_thoughts: dict[str, None] = {}
-        self._finished_thoughts: list[str] = []  # at an end, but a signature may follow
+        self._finished_thoughts: list[str] = []  # complete, but a signature may follow
         self._open = False  # whether chunks or thoughts end before the next event
         self._unknown_types: set[str] = set()
-        self._broken_activities: set[str] = set()  # those with a line in the log
+        self._broken_activities: set[str] = set()  # those already logged
         self._events: list[Event] = []
 
     def read(self, payloads: list[bytes]) -> list[Event]:
@@ -87,7 +87,7 @@ class EventDecoder:
             try:
                 event = loads(payload)
             except ValueError:
-                self._fail("An event is no JSON.", payload)
+                self._fail("An event is not valid JSON.", payload)
                 break
             try:
                 # nearly all events are this one
@@ -97,7 +97,7 @@ class EventDecoder:
                         events.append(TextMessageContent(message_id=id, content=delta))
                         continue
             except (KeyError, TypeError):
-                pass  # then what it lacks is found below
+                pass  # `_decode` reports what is missing
             try:
                 self._decode(event)
             except Misuse as error:
@@ -107,7 +107,7 @@ class EventDecoder:
         return events
 
     def take(self, event: Any) -> list[Event]:
-        """Return the events of one that is decoded already, an object with the keys of the wire."""
+        """Return the events for one decoded event, an object with the keys of the wire format."""
         events = self._events = []
         try:
             self._decode(event)
@@ -125,7 +125,7 @@ class EventDecoder:
 
     def _decode(self, event: Any) -> None:
         if not isinstance(event, dict):
-            raise Misuse("An event is no object.")
+            raise Misuse("An event is not an object.")
         kind = str(event.get("type"))
         if kind in CHUNKS:
             for full in self._chunks.expand(event):
@@ -245,10 +245,10 @@ class EventDecoder:
         activities = self._get_activities()
         try:
             activities[id] = apply_patch(activities[id], operations)
-        except (KeyError, ValueError) as error:  # clients leave such changes out, too
+        except (KeyError, ValueError) as error:  # clients drop such patches, too
             if id not in self._broken_activities:
                 self._broken_activities.add(id)
-                logger.warning("Agent %r: activity %r cannot change: %s", self._agent, id, error)
+                logger.warning("Agent %r: patch of activity %r dropped: %s", self._agent, id, error)
         else:
             self._events.append(Activity(message_id=id, activity_type=name, content=activities[id]))
 
@@ -278,15 +278,15 @@ _STARTS = ("role", "name", "toolCallName", "parentMessageId")
 
 
 class ChunkExpander:
-    """Writes chunks out in full. What a chunk began goes on until an event of another kind."""
+    """Expands chunk events to start, content and end events, until another kind of event."""
 
     def __init__(self) -> None:
         self.open = ""
-        """The type of the chunks that make something at the moment, or nothing."""
+        """The type of the chunks in the open sequence; empty if there is none."""
         self._id = ""
 
     def expand(self, event: JsonObject) -> list[JsonObject]:
-        """Return the full events of a chunk. Raises `Misuse` for one that continues nothing."""
+        """Return the full events of a chunk. Raises `Misuse` if the first chunk lacks a field."""
         kind, key = event["type"], _ID[event["type"]]
         id = optional_text(event, key, kind)
         full: list[JsonObject] = []
@@ -303,7 +303,7 @@ class ChunkExpander:
         return full
 
     def close(self) -> list[JsonObject]:
-        """Return the end of what is open, if anything is."""
+        """Return the end event of the open sequence, or an empty list."""
         kind, self.open = self.open, ""
         return [{"type": kind.replace("CHUNK", "END"), _ID[kind]: self._id}] if kind else []
 
@@ -338,7 +338,7 @@ def _decode_text_start(event: JsonObject, kind: str) -> Event:
 def _decode_piece(
     key: str, build: Callable[[str, str], Event]
 ) -> Callable[[JsonObject, str], Event | None]:
-    """Return what reads a piece of a text, or of a call, whose id is at `key`."""
+    """Return a decoder for content events of texts or calls, with the id at `key`."""
 
     def decode(event: JsonObject, kind: str) -> Event | None:
         id, delta = require_text(event, key, kind), optional_text(event, "delta", kind)
@@ -396,4 +396,4 @@ PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "RAW": lambda e, k: Raw(event=e.get("event"), source=optional_text(e, "source", k)),
     **dict.fromkeys(_IGNORED, lambda _, __: None),
 }
-"""Type → what reads it. It raises `Misuse` for an event that lacks something."""
+"""Event type → decoder. A decoder raises `Misuse` for a missing field."""

@@ -1,8 +1,8 @@
 """Convert conversations between AG-UI (0.0.59 and 1.0) and our messages.
 
-One message of an assistant, with its text and its calls, is a `TextMessage` and the
-`ActionExecutionMessage`s that have it for a parent. Further fields of AG-UI are carried
-along as `extra`, unread.
+An assistant message of AG-UI, with its text and calls, is a `TextMessage` and the
+`ActionExecutionMessage`s whose parent it is. Other fields of AG-UI are passed on unread, as
+`extra`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _EXTRA = ("encryptedValue", "metadata", "subagentRunId")
 
 
 def decode_messages(messages: list[Any], where: str = "messages") -> list[Message]:
-    """Read a conversation. Raises `Misuse`, which names the message and the field."""
+    """Decode a conversation. Raises `Misuse`, which names the message and the field."""
     decoded: list[Message] = []
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
@@ -75,10 +75,10 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
 
 
 def encode_messages(messages: Sequence[Message], *, legacy: bool = True) -> list[dict[str, Any]]:
-    """Return a conversation as JSON, for another side of before AG-UI 1.0 if it is `legacy`.
+    """Return a conversation as JSON; with `legacy`, for peers older than AG-UI 1.0.
 
-    Calls go into the message that is their parent. What AG-UI has no words for is left out:
-    states of agents, and texts in the role of a tool.
+    Calls are part of their parent message. Messages that AG-UI cannot represent are omitted:
+    states of agents, and texts with the role of a tool.
     """
     encoded: list[dict[str, Any]] = []
     by_id: dict[str, dict[str, Any]] = {}
@@ -107,7 +107,7 @@ def encode_messages(messages: Sequence[Message], *, legacy: bool = True) -> list
 
 
 def _has_only_calls(encoded_message: Mapping[str, Any] | None) -> bool:
-    """Return whether a call was there before the text of its message."""
+    """Return whether a message has calls, but no text yet."""
     return (
         encoded_message is not None
         and "toolCalls" in encoded_message
@@ -152,7 +152,7 @@ def _decode_assistant(
 
 
 def _decode_call(fields: dict[str, Any], parent: str, where: str) -> ActionExecutionMessage:
-    """Read a call, as AG-UI or as `GET /threads/{thread}/messages` writes it."""
+    """Decode a call, in the format of AG-UI or of `GET /threads/{thread}/messages`."""
     function, place, key = fields, where, "args"
     if "args" not in fields or "function" in fields:
         place, key = f"{where}.function", "arguments"
@@ -195,7 +195,7 @@ def _decode_activity(id: str, fields: dict[str, Any], where: str) -> ActivityMes
 
 
 def _decode_text(fields: dict[str, Any], where: str) -> str:
-    """Return the content of a message that is text only, if some write it in parts."""
+    """Return the content of a text-only message, which some peers send as parts."""
     content = fields.get("content")
     if content is None:
         return ""
@@ -271,7 +271,7 @@ def _encode_call(message: ActionExecutionMessage) -> dict[str, Any]:
 
 
 def _image_part(image: ImageMessage) -> MediaPart:
-    """Return the picture of a v1 client, whose `format` is the part of a MIME type it wants."""
+    """Return a v1 client's image as a part; its `format` is the subtype of the MIME type."""
     name = image.format.lower().removeprefix("image/")
     mime_type = f"image/{'jpeg' if name == 'jpg' else name}"
     return MediaPart(kind="image", source="data", value=image.bytes, mime_type=mime_type)

@@ -25,27 +25,27 @@ from copilot_runtime.base.jsonvalue import (
 )
 
 FINISH_REASON = "finishReason"
-"""The field for why a model stopped, in the words of the AI SDK, which Node sends."""
+"""The field with the finish reason of the model, in the terms of the AI SDK, as Node sends it."""
 
 _FINISH_REASONS = {
     "tool_calls": "tool-calls",
     "content_filter": "content-filter",
     "refusal": "content-filter",
 }
-"""The words that differ from those of `Usage.stop_reason`."""
+"""Finish reasons that differ from `Usage.stop_reason`."""
 
 _STOP_REASONS = {"tool-calls": "tool_calls", "content-filter": "content_filter"}
 
 
 class AgentFailed(CopilotError):
-    """A remote agent sent an error as the end of its run."""
+    """The run of a remote agent ended with an error."""
 
     status_code = 502
     visibility = "banner"
 
 
 def decode_run_end(event: JsonObject) -> Iterator[Event]:
-    """Read a RUN_FINISHED. Raises `Misuse` for one that cannot be read."""
+    """Yield the events of a RUN_FINISHED. Raises `Misuse` for one that is malformed."""
     yield from decode_usage(event)
     if (outcome := event.get("outcome")) is not None:
         outcome = require_object(outcome, "RUN_FINISHED.outcome")
@@ -58,10 +58,10 @@ def decode_run_end(event: JsonObject) -> Iterator[Event]:
 
 
 def is_of_langgraph(interrupt: Interrupt) -> bool:
-    """Return whether a graph of LangGraph asks here itself.
+    """Return whether an interrupt was raised by a LangGraph graph itself.
 
-    A plan that asks in its place adds to the metadata. A remote agent of AG-UI asks in a form of
-    its own choice, and its interrupt has the same metadata as value, too.
+    A plan that forwards one adds to its metadata. The interrupt of a remote AG-UI agent may have
+    any form, and its value contains the same metadata.
     """
     metadata = as_object(interrupt.metadata)
     has_raw = "raw" in as_object(metadata.get("langgraph"))
@@ -70,7 +70,7 @@ def is_of_langgraph(interrupt: Interrupt) -> bool:
 
 
 def encode_langgraph_value(interrupt: Interrupt) -> str:
-    """Return what a graph asked with as the text that Node sends: JSON, unless it is a text."""
+    """Return the value of a graph's interrupt as Node sends it: JSON, or a string as it is."""
     return to_text(interrupt.metadata["langgraph"]["raw"])
 
 
@@ -93,7 +93,7 @@ def decode_run_error(event: JsonObject) -> AgentFailed:
 
 
 def decode_usage(event: JsonObject) -> Iterator[Usage]:
-    """Return the token usage of the run. What is no count is not known."""
+    """Yield the token usage of the run; an invalid count is `None`."""
     for item in as_objects(event.get("usage")):
         reason = _find_finish_reason(item, event, get_object(event, "metadata"))
         yield Usage(
@@ -109,10 +109,10 @@ def decode_usage(event: JsonObject) -> Iterator[Usage]:
 
 
 def encode_usage(usages: Sequence[Usage], *, legacy: bool) -> list[JsonObject]:
-    """Return the counts of a run, added up for each model of each provider.
+    """Return the token counts of a run, summed per model and provider.
 
-    Counts that nobody knows are absent. For `legacy` clients, the reason why a model stopped
-    stands with its counts.
+    Unknown counts are omitted. For `legacy` clients, the finish reason of the model is next to its
+    counts.
     """
     entries: dict[tuple[str, str], JsonObject] = {}
     for usage in usages:
@@ -141,7 +141,7 @@ def encode_usage(usages: Sequence[Usage], *, legacy: bool) -> list[JsonObject]:
 
 
 def encode_finish_reason(usages: Sequence[Usage]) -> str | None:
-    """Return why the last model of a run stopped, if that is known."""
+    """Return the finish reason of a run's last model request, or `None` if it is unknown."""
     reason = usages[-1].stop_reason if usages else None
     return None if reason is None else _FINISH_REASONS.get(reason, reason)
 
@@ -168,11 +168,11 @@ def _interrupt(fields: JsonObject, where: str) -> Interrupt:
 
 
 _KEYS = ("message", "details", "error", "detail")
-"""Where the reason may stand; `detail` is FastAPI's."""
+"""The fields that may contain the reason; `detail` is FastAPI's."""
 
 
 class RefusalReason(NamedTuple):
-    """A reason, the code of the error if there is one, and the agents if another was asked for."""
+    """A reason, the error code if there is one, and the known agents if another was requested."""
 
     message: str
     code: str
@@ -180,7 +180,7 @@ class RefusalReason(NamedTuple):
 
 
 def decode_refusal(body: bytes) -> RefusalReason | None:
-    """Return the reason that an answer gives; None if it says no more than that it is not found."""
+    """Return the reason in an error body, or `None` if it says nothing but "not found"."""
     try:
         fields = as_object(loads(body))
     except ValueError:

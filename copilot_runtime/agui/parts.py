@@ -1,7 +1,7 @@
 """The parts of a message or a result: texts, images, audio, video and documents.
 
-Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecessor. Only 1.0 has
-the source `file`, an id at a provider of models.
+Parts with a `source` are those of AG-UI 0.0.5x and 1.0; `binary` is their predecessor. Only 1.0 has
+the source `file`, a file id at a model provider.
 """
 
 import logging
@@ -28,25 +28,25 @@ PROTOCOL_VERSION = "1.0"
 _CURRENT = (1, 0)
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 _LONGEST = 32
-"""Characters of a version that are looked at; no version has as many."""
+"""Maximum number of characters of a version that are parsed."""
 
 _LINES = 32
 _reported: set[str] = set()
-"""What has a line in the log; one for each kind, and not for whatever somebody makes up."""
+"""The logged messages: each is logged once, and a client cannot add an unlimited number."""
 
 logger = logging.getLogger(__name__)
 
 
 def is_legacy(declared: str | None) -> bool:
-    """Return whether the other side is of before 1.0: it declares that, or no version at all.
+    """Return whether the peer is older than AG-UI 1.0: it declares so, or declares no version.
 
-    A newer version, and one that cannot be read, are served as 1.0.
+    A newer or malformed version counts as 1.0.
     """
     return declared is None or _is_before_current(declared[:_LONGEST])
 
 
 def report_unknown(what: str) -> None:
-    """Write a line to the log about what the other side knows and this package does not."""
+    """Log, once, that a peer sent something that this package does not support."""
     if what not in _reported and len(_reported) < _LINES:
         _reported.add(what)
         logger.warning(what)
@@ -68,13 +68,13 @@ _KINDS = ("image", "audio", "video", "document")
 _BINARY = ("data", "url", "id")
 _UNKNOWN_BYTES = "application/octet-stream"
 _SOURCES: dict[str, Literal["data", "url", "id"]] = {"data": "data", "url": "url", "file": "id"}
-"""A source in AG-UI → in ours."""
+"""A source in AG-UI → the source of a `MediaPart`."""
 
 
 def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
-    """Read a list of parts. Raises `Misuse`, which names the place of what is wrong.
+    """Decode a list of parts. Raises `Misuse` with the path of the error.
 
-    What the protocol does not know is left out: the other side may speak a later version.
+    Parts of unknown types are dropped: the peer may use a later version of the protocol.
     """
     parts = enumerate(require_list(value, where))
     decoded = (_decode_part(part, f"{where}[{at}]") for at, part in parts)
@@ -82,7 +82,7 @@ def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
 
 
 def find_parts(value: Any) -> tuple[Part, ...]:
-    """Return the parts of what may be a list of them; anything else has none."""
+    """Return the parts in `value` if it is a valid list of parts, else an empty tuple."""
     if not isinstance(value, list):
         return ()
     try:
@@ -92,12 +92,12 @@ def find_parts(value: Any) -> tuple[Part, ...]:
 
 
 def join_texts(parts: Sequence[Part]) -> str:
-    """Return the texts among parts as one."""
+    """Return the concatenated texts of the parts."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def flatten_result(content: Any, parts: Sequence[Part]) -> str:
-    """Return the content of a result as text: that of its parts if all are texts, else as JSON."""
+    """Return the content of a result as text: its texts if all parts are texts, else JSON."""
     if content is None:
         return ""
     if parts and all(isinstance(part, TextPart) for part in parts):
@@ -106,7 +106,7 @@ def flatten_result(content: Any, parts: Sequence[Part]) -> str:
 
 
 def encode_part(part: Part, *, legacy: bool) -> JsonObject:
-    """Return a part as JSON, for the other side's version of AG-UI."""
+    """Return a part as JSON; with `legacy`, for peers older than AG-UI 1.0."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text, **_encode_extra(part)}
     if legacy and (part.kind == "binary" or part.source == "id"):
@@ -130,7 +130,7 @@ def _encode_extra(part: Part) -> JsonObject:
 
 
 def _find_kind(part: MediaPart) -> str:
-    """Return the kind of a part, for one of old by its type."""
+    """Return the kind of a part; that of a `binary` part is derived from its MIME type."""
     if part.kind != "binary":
         return part.kind
     kind = (part.mime_type or "").partition("/")[0]

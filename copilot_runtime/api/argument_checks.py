@@ -1,4 +1,4 @@
-"""Check and complete what an application gives to our constructors."""
+"""Check and complete the arguments that an application passes to constructors."""
 
 import inspect
 import re
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 def check_list(
     name: str, value: object, example: str, kind: type[Any] = Collection
 ) -> Collection[object]:
-    """Return a list. Raises `ConfigurationFailed` for what is none, such as its only item."""
+    """Return the list. Raises `ConfigurationFailed` for another type, such as a single item."""
     if isinstance(value, kind) and not isinstance(value, str | bytes | Mapping):
         return cast("Collection[object]", value)
     raise ConfigurationFailed(
@@ -30,7 +30,7 @@ def check_list(
 
 
 def check_function(name: str, value: object, parameters: Sequence[str]) -> None:
-    """Raise `ConfigurationFailed` for what cannot be called with such arguments; None is right."""
+    """Raise `ConfigurationFailed` unless `value` is `None` or callable with these parameters."""
     if value is None:
         return
     if not callable(value):
@@ -47,12 +47,12 @@ def check_function(name: str, value: object, parameters: Sequence[str]) -> None:
 
 
 def check_stages(name: str, stages: object) -> None:
-    """Raise `ConfigurationFailed` for what is no list of stages."""
+    """Raise `ConfigurationFailed` if `stages` is not a list of stages."""
     for stage in check_list(name, stages, name[:-1]):
         if isinstance(stage, type) and issubclass(stage, Stage):
             raise ConfigurationFailed(
                 f"{name} has an item that is {describe(stage)}, and not an object of it.",
-                hint=f"Write {name}=[{stage.__name__}(...)], with what it needs.",
+                hint=f"Write {name}=[{stage.__name__}(...)], with its arguments.",
             )
         if not callable(stage) or not _accepts(stage, ("events", "run")):
             raise ConfigurationFailed(
@@ -68,10 +68,10 @@ def _list_parameters(function: Callable[..., Any]) -> str:
 
 
 def _accepts(function: Callable[..., Any], parameters: Sequence[str]) -> bool:
-    """Return whether a function can be called with as many arguments, as far as can be known."""
+    """Return whether a function accepts this many arguments; `True` if it has no signature."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some that are written in C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return True
     try:
         signature.bind(*parameters)
@@ -81,7 +81,7 @@ def _accepts(function: Callable[..., Any], parameters: Sequence[str]) -> bool:
 
 
 def check_actions(actions: object) -> None:
-    """Raise `ConfigurationFailed` for actions that are neither a list, a function nor a source."""
+    """Raise `ConfigurationFailed` unless `actions` is a list, a function or an `ActionSource`."""
     if isinstance(actions, Action):
         raise ConfigurationFailed(
             f"actions is one action, {actions.name!r}, and not a list.",
@@ -102,7 +102,7 @@ def check_actions(actions: object) -> None:
 
 
 def check_store(threads: object) -> None:
-    """Raise `ConfigurationFailed` for a path, which does not say what kind of store it is."""
+    """Raise `ConfigurationFailed` for a `Path`, which does not name a kind of store."""
     if isinstance(threads, Path):
         raise ConfigurationFailed(
             "threads is a path, and not a store.", hint=f"Write threads='sqlite:{threads}'."
@@ -110,7 +110,7 @@ def check_store(threads: object) -> None:
 
 
 def check_mapping(name: str, value: object) -> None:
-    """Raise `ConfigurationFailed` for an argument that is neither None nor a mapping."""
+    """Raise `ConfigurationFailed` unless `value` is `None` or a mapping."""
     if value is not None and not isinstance(value, Mapping):
         raise ConfigurationFailed(
             f"{name} is {describe(value)}, and not a mapping.",
@@ -121,9 +121,9 @@ def check_mapping(name: str, value: object) -> None:
 def check_items(
     name: str, values: Iterable[object], kind: type | tuple[type, ...], example: str
 ) -> None:
-    """Raise `ConfigurationFailed` for an item of a list that is of no such kind.
+    """Raise `ConfigurationFailed` if an item of a list has another type than `kind`.
 
-    `example` is what makes one of a URL, which may be in the objects of Node's configuration.
+    The hint suggests `example(url)`, with the URL in the item; Node's configuration has objects.
     """
     for value in values:
         if not isinstance(value, kind):
@@ -134,7 +134,7 @@ def check_items(
 
 
 def find_url(value: object) -> str:
-    """Return a URL, also one in an object of Node's configuration, or else an example of one."""
+    """Return the URL in a string or in an object of Node's configuration, or a placeholder."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[object, object]", value)
         value = fields.get("url") or fields.get("endpoint")
@@ -142,7 +142,7 @@ def find_url(value: object) -> str:
 
 
 def describe(value: object) -> str:
-    """Return what a value is, for a sentence; no text is repeated, for it may be a key."""
+    """Return a noun phrase for the type of a value; not the value itself, which may be a key."""
     if isinstance(value, type):
         return f"the class {value.__name__!r}"
     article = "an" if type(value).__name__[0].lower() in "aeiou" else "a"
@@ -172,7 +172,7 @@ def complete(interface: type[T], part: object) -> T:
     if isinstance(part, type) and (interface is not Stage or issubclass(part, interface)):
         raise ConfigurationFailed(
             f"The {noun} is the class {part.__name__!r}, and not an object of it.",
-            hint=f"Write {part.__name__}(...), with what it needs.",
+            hint=f"Write {part.__name__}(...), with its arguments.",
         )
     if method and not hasattr(part, method):
         raise ConfigurationFailed(

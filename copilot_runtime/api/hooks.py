@@ -46,9 +46,9 @@ class Hooks:
 async def call(
     hook: Callable[..., Any] | None, *args: Any, name: str = "", parent: Span = NO_SPAN
 ) -> Any:
-    """Call a hook if there is one, wait for it and return what it returns.
+    """Call a hook, if there is one, and return its result.
 
-    `name` is what the hook is called on its span, which is one under `parent`.
+    With a recording `parent`, the call has a span below it, with the hook's `name`.
     """
     if hook is None or not parent.is_recording:
         return None if hook is None else await calling.call(hook, *args)
@@ -68,15 +68,15 @@ async def call(
 async def call_quietly(
     hook: Callable[..., Any] | None, *args: Any, name: str = "", parent: Span = NO_SPAN
 ) -> None:
-    """Call a hook; what it raises is logged, and not raised."""
+    """Call a hook, if there is one; log an exception instead of raising it."""
     try:
         await call(hook, *args, name=name, parent=parent)
-    except Exception:  # code of the application, on its way out of a run that is over
+    except Exception:  # the application's code, after the run has ended
         logger.exception("The hook %s failed", _name_function(hook))
 
 
 class _EarlyCall(NamedTuple):
-    """A call of a hook before there is a run, and so no span that it could be below."""
+    """A hook call before its run started, when there was no parent for its span."""
 
     name: str
     hook: Callable[..., Any]
@@ -85,20 +85,20 @@ class _EarlyCall(NamedTuple):
 
 
 _LONGEST_PAUSE = 10_000_000_000
-"""Nanoseconds from a call to the run that it belongs to: the body of a request may take a while."""
+"""Nanoseconds between a call and the run it belongs to: receiving a body may take a while."""
 
 _early_calls: ContextVar[list[_EarlyCall] | None] = ContextVar("early_calls", default=None)
 
 
 def remember_call(name: str, hook: Callable[..., Any], start_time: int) -> None:
-    """Remember a call that ended well just now, for the first run that this request begins."""
+    """Remember a successful call that ended now, for the first run of this request."""
     _early_calls.set([_EarlyCall(name, hook, start_time, time_ns())])
 
 
 def trace_early_calls(parent: Span) -> None:
-    """Make spans of the calls that were remembered: they began before their parent.
+    """Create spans for the remembered calls, which began before their parent.
 
-    Not of those at the beginning of a socket or a session that has been open for a while.
+    Calls that ended long ago are skipped, such as those when a WebSocket or session was opened.
     """
     calls = _early_calls.get()
     while calls:

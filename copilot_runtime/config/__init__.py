@@ -1,4 +1,4 @@
-"""The settings of the runtime: those of the core here, those of extensions beside them."""
+"""The settings of the runtime: those of the core, and the sections of extensions."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Checks of secrets, and of the URLs of stores, whose passwords no message may repeat."""
+"""Checks of secrets and of store URLs, whose passwords must not appear in messages."""
 
 import re
 from urllib.parse import urlsplit
@@ -18,16 +18,16 @@ _WAY_OUT = (
 
 
 def check_store_url(text: str) -> str:
-    """Return a URL such as `redis://:password@host:6379/0`, or what is none, as it is.
+    """Return a store URL such as `redis://:password@host:6379/0`, or other text, unchanged.
 
-    Raises `ValueError`, which repeats nothing of it, for one that clients would read otherwise than
-    it is meant: a `#` in a password ends what they take for the host.
+    Raises `ValueError`, without the URL, if clients would misparse it: a `#` in a password, for
+    example, ends what they read as the host.
     """
     _, colon, rest = text.partition("://")
     if not colon or text.startswith("sqlite:"):
         return text
     try:
-        parts = urlsplit(f"//{rest}")  # what is before may be two schemes, or a name
+        parts = urlsplit(f"//{rest}")  # the text before may be two schemes, or a name
     except ValueError:  # a bracket
         raise ValueError(_WAY_OUT) from None
     is_broken = (
@@ -45,7 +45,7 @@ def check_store_url(text: str) -> str:
 def check_store_address(address: str) -> str:
     """Return the address of a store, which begins with the store's name.
 
-    Raises `ValueError` for any other, and for one whose password is not percent-encoded.
+    Raises `ValueError` for any other text, and for a password that is not percent-encoded.
     """
     if _STORE.match(address) is None:
         is_path = address and "://" not in address and "@" not in address
@@ -53,12 +53,12 @@ def check_store_address(address: str) -> str:
             "it does not begin with the name of a store: write "
             f"sqlite:{address if is_path else 'threads.db'} for a file, postgresql://... or memory"
         )
-    is_postgres = re.match(r"postgres(ql)?:", address)  # what plugins take is theirs
+    is_postgres = re.match(r"postgres(ql)?:", address)  # plugins define their own formats
     return check_store_url(address) if is_postgres else address
 
 
 def check_web_url(text: str) -> str:
-    """Return a URL of HTTP, whose path may have an `@`, as it is. Raises `ValueError` likewise."""
+    """Return an HTTP URL, whose path may have an `@`, unchanged. Raises `ValueError` likewise."""
     try:
         is_broken = not _is_authority(urlsplit(text).netloc)
     except ValueError:
@@ -69,7 +69,7 @@ def check_web_url(text: str) -> str:
 
 
 def check_bucket_url(text: str) -> str:
-    """Return the address of a storage as it is. Raises `ValueError` for one with a user in it."""
+    """Return the URL of a storage unchanged. Raises `ValueError` if a bucket has credentials."""
     _, colon, rest = text.partition("s3://")
     bucket, _, query = rest.partition("?")
     if colon and (re.search(r"[@:]", bucket.partition("/")[0]) or re.search(r"//[^&]*@", query)):
@@ -81,7 +81,7 @@ def check_bucket_url(text: str) -> str:
 
 
 def _is_authority(text: str) -> bool:
-    """Return whether a text is hosts, and what stands before them is percent-encoded."""
+    """Return whether a text is a list of hosts, after percent-encoded credentials if any."""
     user, _, hosts = text.rpartition("@")
     return (
         re.search(r"[@\[\]\s]", user) is None
@@ -91,16 +91,16 @@ def _is_authority(text: str) -> bool:
 
 
 def mask_credentials(text: str) -> str:
-    """Return a text without users, passwords and keys of the URLs in it, which stay readable.
+    """Return a text in which users, passwords and keys of URLs are masked.
 
-    What stands before the last `@` goes: a password that is not percent-encoded may have a `/`.
+    Everything up to the last `@` is masked: a password that is not percent-encoded may have a `/`.
     """
     text = _USER.sub(lambda match: f"{match[1] or match[2]}***@", text)
     return _SECRET_PARAMETER.sub(r"\1***", text)
 
 
 def mask_store_url(text: str) -> str:
-    """Return a text with nothing of a URL but its scheme."""
+    """Return a text in which all of a URL but its scheme is masked."""
     return re.sub(r"://.*", "://***", text, flags=re.DOTALL)
 
 
@@ -115,24 +115,24 @@ _SHORTEST = 32
 
 
 def check_secret(text: str) -> str:
-    """Return a secret. Raises `ValueError` for one of an example."""
+    """Return a secret. Raises `ValueError` for a published example secret."""
     if text in _PUBLISHED:
         raise ValueError(
-            "it is the secret of an example, which everybody can read: `openssl rand -hex 32` "
+            "it is the secret of an example, which is published: `openssl rand -hex 32` "
             "prints one of your own"
         )
     return text
 
 
 def check_secrets(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return secrets. Raises `ValueError` as `check_secret` does."""
+    """Return the secrets. Raises `ValueError` as `check_secret` does."""
     return tuple(map(check_secret, texts))
 
 
 def check_key(text: str) -> str:
-    """Return the key of signatures or hashes, or an empty text for none.
+    """Return a key for signatures or hashes; empty for none.
 
-    Raises `ValueError` for one that is short, or of an example.
+    Raises `ValueError` for a key that is too short, or a published example.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if 0 < size < _SHORTEST:

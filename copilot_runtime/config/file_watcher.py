@@ -1,4 +1,4 @@
-"""Follows files that an operator may change while the server runs."""
+"""Reload files that an operator may change while the server runs."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 T = TypeVar("T", bound=Sized)
 
 FileStates = Mapping[Path, tuple[int, int]]
-"""When each file was changed, in nanoseconds, and how many bytes it has."""
+"""The modification time in nanoseconds and the size in bytes of each file."""
 
 _INTERVAL = 1.0
 
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 
 
 class FileWatcher(Generic[T]):
-    """Reads files again when one of them has changed, come or gone, and somebody asks.
+    """Reloads files if one of them was changed, added or removed, on each `refresh`.
 
-    Each mistake in them is logged, and nothing changes until they are right again, which is logged,
-    too.
+    Errors in the files are logged, and the previous values stay in effect until the files are valid
+    again; that is logged, too.
 
     Args:
         path: The file or folder, for messages.
-        find: Returns the files that there are now. Raises `OSError` or `ConfigurationFailed`.
-        read: Returns what they say. Raises `ConfigurationFailed`, with all mistakes.
-        noun: What they say, in the plural, for messages.
-        interval: Seconds between two looks at them, at least; None for one.
+        find: Returns the current files. Raises `OSError` or `ConfigurationFailed`.
+        read: Returns the values in the files. Raises `ConfigurationFailed` with all errors.
+        noun: The plural noun for the values, for messages.
+        interval: Minimum number of seconds between two checks; `None` for one second.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class FileWatcher(Generic[T]):
         self._checked_at = 0.0
 
     def look(self) -> FileStates:
-        """Return the files as they are now, which counts as read. Raises `ConfigurationFailed`."""
+        """Return the states of the files and mark them as read. Raises `ConfigurationFailed`."""
         self._states = self._find_states()
         return self._states
 
     async def refresh(self) -> T | None:
-        """Return what the files say if they have changed since the last look, else None."""
+        """Return the values if the files have changed since the last check, else `None`."""
         now = monotonic()
         if now - self._checked_at < self._interval:
             return None
@@ -91,7 +91,7 @@ class FileWatcher(Generic[T]):
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file. Raises `ConfigurationFailed`, with its name."""
+    """Return the text of a file. Raises `ConfigurationFailed`, which names the file."""
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -39,10 +39,10 @@ def load_settings(
     *,
     overrides: Mapping[str, Any] | None = None,
 ) -> CoreSettings:
-    """Read the settings: defaults, then the file, then the environment, then `overrides`.
+    """Load the settings: defaults, then the file, then the environment, then `overrides`.
 
-    The file is `path`, else what COPILOT_CONFIG names, else copilot.yml if it exists.
-    Raises `ConfigurationFailed` with the file, the line and the key that is wrong.
+    The file is `path`, else the one that COPILOT_CONFIG names, else copilot.yml if it exists.
+    Raises `ConfigurationFailed` with the file, the line and the key of the error.
     """
     return read_settings(path, environ, overrides=overrides)[0]
 
@@ -53,7 +53,7 @@ def read_settings(
     *,
     overrides: Mapping[str, Any] | None = None,
 ) -> tuple[CoreSettings, SettingOrigins]:
-    """Read the settings as `load_settings` does, and return where each one came from as well."""
+    """Load the settings as `load_settings` does, and also return the origin of each one."""
     environ = os.environ if environ is None else environ
     document = _read_document(path, environ)
     values = {key: value for key, value in document.values.items() if value is not None}
@@ -84,12 +84,12 @@ def read_settings(
 
 @cache
 def load_settings_class() -> type[CoreSettings]:
-    """Return the class of all settings of this package, which has the sections of extensions."""
+    """Return the class of all settings of this package, including the sections of extensions."""
     return Registry("copilot_runtime.settings", {"settings": SETTINGS})["settings"]
 
 
 def build_settings_class() -> type[CoreSettings]:
-    """Return the class of all settings, with a section for each installed plugin that has one.
+    """Return the class of all settings, including the sections of installed plugins.
 
     Raises `ConfigurationFailed` for a plugin that cannot be imported, or whose section has the name
     of another setting.
@@ -102,12 +102,12 @@ def build_settings_class() -> type[CoreSettings]:
             continue
         if not (isinstance(section, type) and issubclass(section, Section)):
             raise ConfigurationFailed(
-                f"The settings of the extension {name!r} are no class of settings.",
+                f"The settings of the extension {name!r} are not a Section class.",
                 hint="Derive it from copilot_runtime.config.section.Section.",
             )
         if name in kind.model_fields:
             raise ConfigurationFailed(
-                f"The extension {name!r} has settings, and {name!r} is a setting already.",
+                f"The extension {name!r} has settings, but {name!r} is already a setting.",
                 hint="Give the extension another name in its entry point.",
             )
         fields[name] = (section, section())
@@ -115,23 +115,23 @@ def build_settings_class() -> type[CoreSettings]:
 
 
 def adapter_name(settings: CoreSettings, environ: Mapping[str, str] | None = None) -> str:
-    """Return the adapter to use: the one set, else OpenAI if it has a key, else the demo."""
+    """Return the configured adapter, else `openai` if there is a key for it, else `demo`."""
     environ = os.environ if environ is None else environ
     return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
 
 
 def has_transcription(settings: CoreSettings) -> bool:
-    """Return whether there is a transcription model: in the settings, or by OpenAI's key."""
+    """Return whether there is a transcription model, by the settings or by OpenAI's key."""
     transcription = settings.transcription
     if transcription.model or transcription.base_url:
         return transcription.model != "none"
-    # a model server of one's own, which OPENAI_BASE_URL then names, seldom understands speech
+    # a self-hosted model server at OPENAI_BASE_URL rarely supports speech
     elsewhere = os.environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
     return bool(os.environ.get("OPENAI_API_KEY")) and not elsewhere
 
 
 def _read_document(path: str | Path | None, environ: Mapping[str, str]) -> "_Document":
-    """Parse the settings file and put environment variables in place of `${NAME}`.
+    """Parse the settings file and replace `${NAME}` by environment variables.
 
     Raises `ConfigurationFailed` with the file and the line.
     """
@@ -163,7 +163,7 @@ def _read_document(path: str | Path | None, environ: Mapping[str, str]) -> "_Doc
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A settings file. `lines` has the line of each key, written with dots."""
+    """A settings file; `lines` has the line number of each key, by its dotted name."""
 
     path: Path | None
     values: Mapping[str, Any]
@@ -183,7 +183,7 @@ def _put_section(
     section: str,
     read: ReadVariables,
 ) -> None:
-    """Put the values of an extension's environment variables into its section."""
+    """Merge the environment variables of an extension into the values of its section."""
     found = values.get(section) or {}
     if not isinstance(found, Mapping):
         return
@@ -200,11 +200,11 @@ def _put(values: dict[str, Any], section: str, key: str, text: Any) -> None:
 
 
 _VARIABLE = re.compile(r"\$(\$)?\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
-"""`${NAME}`, `${NAME:-default}`, and `$${NAME}` for the text itself."""
+"""`${NAME}`, `${NAME:-default}`, and `$${NAME}` for a literal `${NAME}`."""
 
 
 def _lines(path: Path, node: "yaml.Node", prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield each key with its line; refuse a key that stands there twice."""
+    """Yield each key with its line number. Raises `ConfigurationFailed` for a duplicate key."""
     from yaml import MappingNode
 
     if not isinstance(node, MappingNode):
@@ -255,10 +255,10 @@ def _expand(
 def is_independent(
     settings: CoreSettings, read: CoreSettings, options: Collection[str] = ()
 ) -> bool:
-    """Return whether settings were made without file and environment, whose settings are `read`.
+    """Return whether settings were constructed independently of the loaded settings `read`.
 
-    `options` are the names of settings that `read` has from the command line. Nothing marks
-    settings that were read: those have all that was read, perhaps with some changes.
+    `options` are the names of settings that `read` has from the command line. Loaded settings are
+    not marked as such: they have all the values that were loaded, perhaps with some changes.
     """
     names = read.model_fields_set.difference(options)
     if not names:
@@ -271,7 +271,7 @@ def is_independent(
 def find_origins(
     program: str, settings: CoreSettings, read: CoreSettings, origins: SettingOrigins
 ) -> SettingOrigins:
-    """Return where each setting of a program came from: `origins` are those of `read`."""
+    """Return the origins of a program's settings, given the `origins` of the loaded ones."""
     defaults = type(settings)()
     is_own = is_independent(settings, read)
     overrides, lines = dict[str, str](), dict[str, int]()
@@ -288,27 +288,27 @@ def find_origins(
 
 
 _SCHEMES = ("api_keys", "jwt", "proxy", "service_tokens")
-"""Each has a section of its name."""
+"""Names of authentication schemes, each with a section of the same name."""
 
 
 class UnusedCredential(NamedTuple):
-    """Settings of a way to sign in that nobody uses: what that means, and which line is missing."""
+    """Settings of an authentication scheme that is not enabled: the problem, and the fix."""
 
     text: str
     hint: str
 
 
 def list_unused_credentials(settings: CoreSettings) -> Sequence[UnusedCredential]:
-    """Return which ways to sign in have settings, and are not named by `access.authenticate`.
+    """Return the authentication schemes with settings that `access.authenticate` does not name.
 
-    There is none beside a plugin: it may read these settings itself.
+    Empty if a plugin is among the schemes, because it may read these settings itself.
     """
     named = settings.access.authenticate
     if not {*named} <= {*_SCHEMES}:
         return []
     return [
         UnusedCredential(
-            f"Nobody signs in by {', '.join(names)}: access.authenticate does not name {scheme}.",
+            f"Unused settings {', '.join(names)}: access.authenticate does not name {scheme}.",
             f"Set access.authenticate: [{', '.join((*named, scheme))}].",
         )
         for scheme in _SCHEMES
@@ -317,11 +317,11 @@ def list_unused_credentials(settings: CoreSettings) -> Sequence[UnusedCredential
 
 
 def _list_names(settings: CoreSettings, scheme: str) -> Sequence[str]:
-    """Return the settings of a way to sign in that are not as they are by default."""
+    """Return the settings of an authentication scheme that differ from their defaults."""
     section = getattr(settings, scheme)
-    shared = {"proxy.addresses"}  # for proxies that sign nobody in
+    shared = {"proxy.addresses"}  # also for proxies that do not authenticate
     if "service_tokens" in settings.access.authenticate:
-        shared.add("api_keys.store")  # where used tokens are
+        shared.add("api_keys.store")  # it also stores used tokens
     return [
         f"{scheme}.{name}"
         for name, field in type(section).model_fields.items()

@@ -1,4 +1,4 @@
-"""The extensions that installed packages add, without those of this package."""
+"""The extensions of installed packages, without the built-in ones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from copilot_runtime.api.registry import Registry
 from copilot_runtime.extensions import EXTENSIONS
 
 GROUP = "copilot_runtime.extensions"
-"""The group of entry points."""
+"""The group of entry points for extensions."""
 
 
 def load_plugins() -> Mapping[str, Any]:
-    """Return the extension classes of installed packages by the names of their entry points.
+    """Return the extension classes of installed packages, by entry point name.
 
-    Raises `ConfigurationFailed` for one that cannot be imported.
+    Raises `ConfigurationFailed` if one cannot be imported.
     """
     table = Registry(GROUP, EXTENSIONS, noun="extension")
     return {name: table[name] for name in table.entries if name not in EXTENSIONS}

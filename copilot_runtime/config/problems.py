@@ -16,31 +16,31 @@ REDACTED_NAMES = (
     *("adapter.options", "knowledge.embedder_options", "secret", "mcp_apps.servers"),
     *("telemetry.headers", "telemetry.metrics_token", "telemetry.receive_token"),
 )
-"""The settings whose values no message may repeat: they may hold a key."""
+"""Settings whose values must not appear in messages, because they may hold a key."""
 
 _URL_NAMES = (
     *("threads", "carrier", "limits.store", "api_keys.store", "planner.store", "analyst.data"),
     *("knowledge.vector_database", "knowledge.storage", "analyst.files", "mcp.servers"),
 )
-"""The settings of whose URLs no message repeats more than the scheme."""
+"""Settings that are URLs, of which messages only contain the scheme."""
 
 SECRET_NAMES = re.compile(
     r"(?!.*_per_key$)(|.*[_-])(key|token|secrets?|password|passwd|authorization|credentials?)",
     re.IGNORECASE,
 )
-"""How settings, headers and variables are called that hold secrets."""
+"""Matches the names of settings, headers and variables that hold secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
-    """Where each setting came from, by its dotted name; `overrides` has those of no file."""
+    """The origin of each setting, by dotted name; `overrides` has those not from the file."""
 
     path: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     overrides: dict[str, str] = field(default_factory=dict[str, str])
 
     def describe(self, name: str) -> str:
-        """Return where a setting was made: a file and line, a variable, or an option."""
+        """Return the origin of a setting: a file and line, a variable, or an option."""
         if name in self.overrides:
             return self.overrides[name]
         if self.path is not None:
@@ -49,7 +49,7 @@ class SettingOrigins:
         return "Settings"
 
     def find_source(self, name: str) -> str:
-        """Return where a setting was made, in a word or two; nothing for a default."""
+        """Return the origin of a setting in short form; empty for a default."""
         if name in self.overrides:
             return self.overrides[name].removeprefix("The environment variable ")
         if name in self.lines and self.path is not None:
@@ -60,7 +60,7 @@ class SettingOrigins:
 def explain(
     error: ValidationError, names: Sequence[str], origins: SettingOrigins
 ) -> ConfigurationFailed:
-    """Return one error that names every wrong setting; `names` are the ones there are."""
+    """Return one error for all invalid settings; `names` are the existing settings."""
     sentences: list[str] = []
     for problem in error.errors(include_url=False):
         name = _name(problem["loc"], names)
@@ -79,7 +79,7 @@ def explain(
 
 
 def reject_misspelt_variable(variable: str, variables: Iterable[str]) -> None:
-    """Raise `ConfigurationFailed` for a variable that is nearly one of ours, or a whole section."""
+    """Raise `ConfigurationFailed` for a variable that resembles a setting, or names a section."""
     names = [*variables]
     inside = [name for name in names if name.startswith(f"{variable}_")]
     close = inside or get_close_matches(variable, names, n=1, cutoff=0.88)
@@ -91,17 +91,17 @@ def reject_misspelt_variable(variable: str, variables: Iterable[str]) -> None:
 
 
 def _name(location: tuple[int | str, ...], names: Sequence[str]) -> str:
-    """Return the dotted name of a setting, without positions inside its value."""
+    """Return the dotted name of a setting, without indexes inside its value."""
     parts = [str(part) for part in location]
     dotted = ".".join(parts)
     return next((".".join(parts[:n]) for n in (1, 2) if ".".join(parts[:n]) in names), dotted)
 
 
 _ELSEWHERE = {
-    "services": " Services that tools call stand in the file that the setting 'tools' names; those "
+    "services": " Services that tools call are in the file that the setting 'tools' names; those "
     "that are offered are 'grpc.services'."
 }
-"""What is no setting, and where it belongs."""
+"""Unknown settings that are configured elsewhere, with the sentence for the error."""
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ _SECTION_ERRORS = ("model_type", "model_attributes_type")
 
 
 def _explain_section(name: str, value: object, names: Sequence[str]) -> str:
-    """Return a sentence about a section that was written as one value."""
+    """Return a sentence about a section that was given a single value."""
     keys = [other.removeprefix(f"{name}.") for other in names if other.startswith(f"{name}.")]
     is_safe = _is_word(value) and not {"secret", "secrets"}.intersection(keys)
     example = f"{{{keys[0]}: {value if is_safe else '...'}}}"
@@ -134,16 +134,16 @@ def _explain_section(name: str, value: object, names: Sequence[str]) -> str:
 
 
 def _show(name: str, value: Any) -> str:
-    """Return what somebody wrote, in few words and without secrets."""
+    """Return the abbreviated value of a setting, without secrets."""
     if name in REDACTED_NAMES or SECRET_NAMES.fullmatch(name.rpartition(".")[2]):
         return "not valid"
     return _abbreviate(mask_secrets(value, is_url=name in _URL_NAMES))
 
 
 def mask_secrets(value: Any, *, is_url: bool = False) -> Any:
-    """Return what somebody wrote, without passwords of addresses and what is named a secret.
+    """Return a value in which passwords in URLs and values with secret names are masked.
 
-    Of what `is_url`, no more than the scheme is left.
+    With `is_url`, only the scheme of a URL remains.
     """
     if isinstance(value, Mapping):
         return {
@@ -158,7 +158,7 @@ def mask_secrets(value: Any, *, is_url: bool = False) -> Any:
 
 
 def _is_word(value: object) -> bool:
-    """Return whether a value is a name, and not what may hold a key."""
+    """Return whether a value is an identifier, and so cannot be a key."""
     return isinstance(value, str) and value.isidentifier() and len(value) <= 32
 
 

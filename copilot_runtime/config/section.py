@@ -1,4 +1,4 @@
-"""The base class of settings sections, common field types, and variables of other programs."""
+"""The base class of settings sections, common field types, and extra environment variables."""
 
 import json
 import re
@@ -20,14 +20,14 @@ from copilot_runtime.config.checks import check_store_url
 
 
 def split_words(value: Any) -> Any:
-    """Read `a, b` as a list: environment variables are text."""
+    """Parse `a, b` as a list, because environment variables are strings."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
 def read_object(value: Any) -> Any:
-    """Read JSON text as a mapping: environment variables are text."""
+    """Parse JSON text as a mapping, because environment variables are strings."""
     if not isinstance(value, str):
         return value
     try:
@@ -35,12 +35,12 @@ def read_object(value: Any) -> Any:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ValueError('it is no JSON object, such as {"model": "gpt-4o"}')
+        raise ValueError('it is not a JSON object such as {"model": "gpt-4o"}')
     return cast("dict[str, Any]", found)
 
 
 def _check_seconds(value: Any) -> Any:
-    """Refuse a text that is no number, such as one with a unit."""
+    """Raise `ValueError` for a string that is not a number, such as one with a unit."""
     if isinstance(value, str):
         try:
             float(value)
@@ -50,7 +50,7 @@ def _check_seconds(value: Any) -> Any:
 
 
 def check_match(pattern: str, rule: str) -> AfterValidator:
-    """Refuse a text that a pattern does not match, in the words of `rule`."""
+    """Return a validator for strings that match a pattern, which `rule` describes in errors."""
 
     def check(value: str) -> str:
         if re.search(pattern, value) is None:
@@ -72,7 +72,7 @@ CarrierAddress = Annotated[
 
 
 class Section(BaseModel):
-    """Settings that belong together: what is not one of them is an error."""
+    """A section of settings; an unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -84,14 +84,14 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_switches(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse yes and no for a number: pydantic would read 1 and 0, YAML's `yes` one second."""
+        """Reject booleans for numbers: pydantic would convert YAML's `yes` to 1."""
         if not isinstance(value, bool):
             return value
         field = cls.model_fields[info.field_name or ""]
         kinds = get_args(field.annotation) or (field.annotation,)
         if bool not in kinds and {int, float}.intersection(kinds):
             way_out = "" if field.default is None else f": write one, such as {field.default:g}"
-            raise ValueError(f"it is true or false, and no number{way_out}")
+            raise ValueError(f"it is a boolean, not a number{way_out}")
         return value
 
 
@@ -117,8 +117,8 @@ class SectionVariables:
 
     section: str
     names: Sequence[str] = ()
-    """Those that start with `COPILOT_`, which would be misspelt settings otherwise."""
+    """Other variables starting with `COPILOT_`, which would be reported as misspelt settings."""
     read_before: ReadVariables = _read_nothing
-    """Reads variables that count less than `COPILOT_SECTION_KEY`."""
+    """Reads variables with a lower precedence than `COPILOT_SECTION_KEY`."""
     read_after: ReadVariables = _read_nothing
-    """Reads variables that count more, or only where the settings leave a value open."""
+    """Reads variables with a higher precedence, or for values that the settings leave open."""

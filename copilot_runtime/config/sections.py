@@ -1,4 +1,4 @@
-"""The sections of the settings that the core has: access, proxies, models, speech; and origins."""
+"""The settings sections of the core: access, proxies, models, speech; and origins."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _USUAL_PORTS = {("http", "80"), ("https", "443")}
 
 
 def _normalize_origin(text: str) -> str:
-    """Return an origin as browsers send it. Raises `ValueError` for what none ever sends."""
+    """Return an origin as browsers send it. Raises `ValueError` if it is malformed."""
     if text in ("*", "auto"):
         return text
     found = _ORIGIN.fullmatch(text.lower())
@@ -40,7 +40,7 @@ def _normalize_origin(text: str) -> str:
 
 
 def _normalize_host(text: str) -> str:
-    """Return a host as a `Host` header has it, without a port. Raises `ValueError`."""
+    """Return a host as in a `Host` header without port. Raises `ValueError` if it is malformed."""
     if _HOST.fullmatch(text.lower()) is None:
         raise ValueError(
             f"{text!r} is not a host: write a name without scheme, port and path, as in "
@@ -70,21 +70,21 @@ ROLES: Mapping[str, Sequence[str]] = {
 
 
 def _check_roles(roles: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return roles with their scopes as lists. Raises `ValueError` for an unknown scope."""
+    """Return roles with lists of scopes. Raises `ValueError` for an unknown scope."""
     found: dict[str, Sequence[str]] = {}
     for name, value in roles.items():
         scopes = value.split(",") if isinstance(value, str) else value
         if not isinstance(scopes, list | tuple):
-            raise ValueError(f"the role {name!r} is no list of scopes, such as [threads:read]")
+            raise ValueError(f"the role {name!r} is not a list of scopes such as [threads:read]")
         found[name] = check_scopes([str(scope).strip() for scope in cast("list[Any]", scopes)])
     return found
 
 
 def check_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    """Return the scopes. Raises `ValueError` for an unknown one."""
+    """Return the scopes. Raises `ValueError` if one is unknown."""
     for scope in scopes:
         if scope != "*" and scope not in SCOPES:
-            raise ValueError(f"{scope!r} is no scope: there are {', '.join(SCOPES)}, and *")
+            raise ValueError(f"{scope!r} is not a scope; known scopes: {', '.join(SCOPES)}, *")
     return tuple(scopes)
 
 
@@ -112,31 +112,31 @@ class AccessSettings(Section):
 
     authenticate: Words = Field(
         default=(),
-        description="How people and programs sign in: api_keys, jwt, proxy, service_tokens, or "
-        "names of plugins. Empty: nobody has to.",
+        description="Authentication schemes: api_keys, jwt, proxy, service_tokens, or names of "
+        "plugins. Empty: no authentication.",
     )
     anonymous: bool = Field(
         default=False,
-        description="Whether requests without a credential are answered: they are nobody's.",
+        description="Whether requests without a credential are accepted, as anonymous ones.",
     )
     roles: Annotated[
         Mapping[str, Any], BeforeValidator(read_object), AfterValidator(_check_roles)
     ] = Field(
         default={},
-        description="Roles and their scopes, beside operator, user and reader; as JSON in the "
+        description="Roles and their scopes, besides operator, user and reader; as JSON in the "
         "environment.",
     )
     default_roles: Words = Field(
-        default=("user",), description="Roles of those whose credential names none."
+        default=("user",), description="Roles of callers whose credential has none."
     )
 
     @field_validator("default_roles")
     @classmethod
     def _check_default_roles(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if "roles" in info.data:  # else they are wrong themselves, which is said instead
+        if "roles" in info.data:  # else the roles are invalid, which is reported instead
             every = {**ROLES, **info.data["roles"]}
             if unknown := [name for name in names if name not in every]:
-                raise ValueError(f"{unknown[0]!r} is no role: there are {', '.join(every)}")
+                raise ValueError(f"{unknown[0]!r} is not a role; known roles: {', '.join(every)}")
         return names
 
     def find_scopes(self, roles: Sequence[str]) -> frozenset[str]:
@@ -151,17 +151,17 @@ class AccessSettings(Section):
 
 
 class ProxySettings(Section):
-    """Reverse proxies, and those of them that authenticate users by headers."""
+    """Reverse proxies, and the headers by which some of them authenticate users."""
 
     addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
         default=(),
-        description="Addresses and networks of proxies whose X-Forwarded-For is believed, such as "
+        description="Addresses and networks of proxies whose X-Forwarded-For is trusted, such as "
         "10.0.0.0/8; unix for a socket.",
     )
     sign_in_addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
         default=(),
-        description="Those of proxies that sign people in, and set the headers below themselves. "
-        "Nobody else's count.",
+        description="Addresses of proxies that authenticate users and set the headers below, "
+        "which are ignored from other addresses.",
     )
     user_header: Header = Field(
         default="x-forwarded-user", min_length=1, description="Header with the user's id."
@@ -173,12 +173,12 @@ class ProxySettings(Section):
 
     @property
     def forwarders(self) -> tuple[str, ...]:
-        """The addresses of all proxies that are trusted about the client's address."""
+        """The addresses of all proxies whose `X-Forwarded-For` is trusted."""
         return (*self.addresses, *self.sign_in_addresses)
 
 
 class AdapterSettings(Section):
-    """The model `copilot-runtime serve` talks to when it is not given a module."""
+    """The model of `copilot-runtime serve` without a target module."""
 
     name: str = Field(
         default="",
@@ -192,45 +192,43 @@ class AdapterSettings(Section):
 
 
 class ParameterSettings(Section):
-    """Parameters of the model, where a page asks for no others. Null means the adapter's own.
+    """Default parameters of the model, which a page may override. Null means the adapter's default.
 
-    There is no `tool_choice` that demands a call: with each result, it would demand the next.
+    `tool_choice` cannot require a call: the model would then call a tool again after each result.
     """
 
     model: str | None = Field(
-        default=None, min_length=1, description="The model, if not the adapter's own."
+        default=None, min_length=1, description="Name of the model, if not the adapter's default."
     )
     temperature: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="How much chance is in an answer."
+        default=None, ge=0, allow_inf_nan=False, description="Sampling temperature."
     )
     max_tokens: int | None = Field(
-        default=None, gt=0, description="Longest answer, in the model's tokens."
+        default=None, gt=0, description="Maximum length of an answer, in tokens."
     )
-    stop: tuple[str, ...] | None = Field(default=None, description="Texts at which an answer ends.")
+    stop: tuple[str, ...] | None = Field(default=None, description="Stop sequences.")
     tool_choice: Literal["auto", "none"] | None = Field(
         default=None, description="Whether the model may call tools."
     )
     parallel_tool_calls: bool | None = Field(
         default=None, description="Whether the model may call several tools at once."
     )
-    top_p: float | None = Field(
-        default=None, ge=0, le=1, description="Share of the likeliest tokens that count."
-    )
-    seed: int | None = Field(default=None, description="Seed for answers that can be repeated.")
+    top_p: float | None = Field(default=None, ge=0, le=1, description="Nucleus sampling threshold.")
+    seed: int | None = Field(default=None, description="Seed for reproducible answers.")
     frequency_penalty: float | None = Field(
-        default=None, allow_inf_nan=False, description="How much repeated tokens are avoided."
+        default=None, allow_inf_nan=False, description="Penalty for frequent tokens."
     )
     presence_penalty: float | None = Field(
-        default=None, allow_inf_nan=False, description="How much known subjects are avoided."
+        default=None, allow_inf_nan=False, description="Penalty for tokens already used."
     )
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = Field(
-        default=None, description="How long the model thinks."
+        default=None, description="Reasoning effort of the model."
     )
     response_schema: Mapping[str, Any] | None = Field(
         default=None, description="JSON schema of every answer; as JSON in the environment."
     )
     response_name: str | None = Field(
-        default=None, min_length=1, description="The name of what the schema describes."
+        default=None, min_length=1, description="Name of the response schema."
     )
 
     @field_validator("stop", mode="before")
@@ -245,14 +243,14 @@ class ParameterSettings(Section):
 
 
 class TranscriptionSettings(Section):
-    """What turns speech into text, with the key and address of OpenAI's variables."""
+    """Speech-to-text; the key and the default URL are those of OpenAI's variables."""
 
     model: str = Field(
         default="",
-        description="Its model. Empty: whisper-1 if there is a key for OpenAI. Or: none.",
+        description="Speech-to-text model. Empty: whisper-1 if there is an OpenAI key. Or: none.",
     )
     base_url: str | None = Field(
-        default=None, description="Its address, if it is not OPENAI_BASE_URL."
+        default=None, description="URL of its server, if not OPENAI_BASE_URL."
     )
     language: str | None = Field(
         default=None, description="ISO 639-1 code, if all recordings are in one language."

@@ -42,7 +42,7 @@ _PATH = re.compile(r"/[^\s\x00-\x1f\x7f{}?#%]*")
 NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
 )
-"""Headers that no action, agent or hook sees, whatever `forward_headers` is."""
+"""Headers that actions, agents and hooks never see, whatever `forward_headers` is."""
 
 
 NOT_FORWARDED = (
@@ -50,7 +50,7 @@ NOT_FORWARDED = (
     *("x-amz-*", "x-amzn-*", "x-vercel-*", "x-azure-*", "x-fastly-*", "x-middleware-*"),
     *("x-b3-*", "x-datadog-*", "x-cloud-trace-*"),
 )
-"""What proxies, clouds and tracers write for themselves, as the Node runtime 1.74 has it."""
+"""Headers set by proxies, clouds and tracers, as in the Node runtime 1.74."""
 
 
 S = TypeVar("S", bound=Section)
@@ -85,53 +85,53 @@ class CoreSettings(Section):
     )
     path: str = Field(
         default="/graphql",
-        description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
+        description="URL path for all clients: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
     console: bool = Field(default=True, description="Serve a page to try the runtime at /.")
     transports: Words = Field(
         default=("agui", "graphql"),
-        description="The protocols of clients, by their names: ours, or those of plugins.",
+        description="Client protocols by name: built-in ones, or those of plugins.",
     )
     realtime_url: str = Field(
         default="",
         pattern=r"^(off|wss?://\S+)?$",
-        description="URL of path for WebSockets of CopilotKit's useThreads, such as "
-        "wss://example.com/graphql; off for none. Empty: the one they ask at, on one machine.",
+        description="WebSocket URL for CopilotKit's useThreads, such as "
+        "wss://example.com/graphql; off for none. Empty: derived, for clients on this machine.",
     )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )
     log_debug: Words = Field(
         default=(),
-        description="Namespaces of which debug lines are logged at any level: threads:*, httpx, *. "
+        description="Namespaces whose debug lines are always logged: threads:*, httpx, *. "
         "Also the variable DEBUG.",
     )
     deployment: str = Field(
         default="",
-        description="What this server is, such as production: for the hook on_error.",
+        description="Name of the deployment, such as production, for error hooks.",
     )
     log_format: Literal["text", "json"] = Field(
-        default="text", description="How a line of the log is written; json for programs."
+        default="text", description="Format of log lines; json for programs."
     )
     workers: Count = Field(
-        default=1, description="Server processes on this machine, which share a store of threads."
+        default=1, description="Server processes on this machine, which share a thread store."
     )
     worker_timeout: SecondsOrNone = Field(
         default=60,
-        description="Seconds after which one of several workers is killed and another one started "
-        "if its event loop does not go on; 0 for never.",
+        description="Seconds after which a worker whose event loop hangs is killed and replaced, "
+        "if there are several workers; 0 for never.",
     )
     carrier: CarrierAddress = Field(
         default="auto",
-        description="How server processes that share a store of threads reach each other: auto, "
-        "which is by sockets beside a file and by the database of PostgreSQL; redis://...; or "
-        "none, for one that has the store for itself.",
+        description="How server processes that share a thread store reach each other: auto "
+        "(sockets beside a file, or the PostgreSQL database); redis://...; or none, for a "
+        "single process.",
         repr=False,  # it may hold a password
     )
 
     allowed_hosts: Hosts = Field(
         default=(),
-        description="Names by which a server on loopback is reached, beside localhost; * for any.",
+        description="Hosts that a server on loopback accepts besides localhost; * for any.",
     )
     cors_origins: Origins = Field(
         default=("auto",),
@@ -139,7 +139,7 @@ class CoreSettings(Section):
         "auto for every origin, but on loopback only for pages of this machine.",
     )
     cors_credentials: bool = Field(
-        default=True, description="Whether those browsers may send cookies."
+        default=True, description="Whether pages of these origins may send cookies."
     )
     forward_headers: _Headers = Field(
         default=("authorization", "x-*"),
@@ -160,7 +160,7 @@ class CoreSettings(Section):
     max_messages: Count = Field(default=2000, description="Most messages in one request.")
     max_items: Count = Field(
         default=5000,
-        description="Most of each else in one request: tools, context, answers, parts and calls.",
+        description="Maximum of other items in a request: tools, context, answers, parts, calls.",
     )
     max_document_length: Count = Field(
         default=64 * 1024, description="Longest GraphQL document, in characters."
@@ -173,11 +173,11 @@ class CoreSettings(Section):
 
     action_timeout: Seconds = Field(
         default=60,
-        description="Seconds an action on the server may take, if it has no timeout itself.",
+        description="Seconds an action on the server may take, unless it has its own timeout.",
     )
     run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
     read_timeout: Seconds = Field(
-        default=60, description="Seconds a client may send nothing of a request it has begun."
+        default=60, description="Seconds a client may pause while sending a request."
     )
     write_timeout: Seconds = Field(
         default=60, description="Seconds a client may read nothing before it is disconnected."
@@ -187,11 +187,11 @@ class CoreSettings(Section):
     )
     drain_timeout: SecondsOrNone = Field(
         default=0,
-        description="Seconds for which a server that is to stop still takes requests, while "
-        "/health/ready says that it is not ready: until load balancers know.",
+        description="Seconds for which a stopping server still accepts requests, while "
+        "/health/ready reports it as not ready, so that load balancers notice.",
     )
     bus: str = Field(
-        default="memory", description="Where the logs of runs are: memory, or a name of a plugin."
+        default="memory", description="Event bus for run logs: memory, or the name of a plugin."
     )
     max_events_per_run: Count = Field(
         default=200_000, description="Most events in the log of one run."
@@ -203,7 +203,7 @@ class CoreSettings(Section):
         default=300, description="Seconds the log of a finished run is kept."
     )
     max_concurrent_runs: int = Field(
-        default=0, ge=0, description="Most runs at one time; 0 for any number."
+        default=0, ge=0, description="Maximum number of concurrent runs; 0 for no limit."
     )
     max_turns: Count = Field(default=8, description="Most turns of the model in one run.")
 
@@ -214,16 +214,16 @@ class CoreSettings(Section):
     )
     secret: str = Field(
         default="",
-        description="Key of the ids under which remote agents know threads. Empty: the store's.",
+        description="Secret for deriving the thread ids of remote agents. Empty: the store's.",
         repr=False,
     )
     when_busy: Literal["refuse", "supersede", "queue"] = Field(
         default="refuse",
-        description="What happens to a question in a thread that is still being answered.",
+        description="What happens to a question in a thread that has an active run.",
     )
     history: Literal["client", "server"] = Field(
         default="client",
-        description="Whose conversation an agent gets: what the client sends, or what is stored.",
+        description="Source of an agent's conversation: the client's request, or the thread.",
     )
     thread_names: bool = Field(
         default=False, description="Whether the model names threads, with an additional request."
@@ -259,7 +259,7 @@ class CoreSettings(Section):
     )
     page_instructions: Literal["keep", "context", "drop"] = Field(
         default="keep",
-        description="What becomes of a page's system messages: kept, shown as context, left out.",
+        description="How a page's system messages are treated: kept, shown as context, dropped.",
     )
     page_models: Annotated[Words, AfterValidator(_check_patterns)] = Field(
         default=(),
@@ -267,7 +267,7 @@ class CoreSettings(Section):
     )
     hand_over: Literal["v1", "always", "never"] = Field(
         default="v1",
-        description="In which chats agents are tools: those of CopilotKit v1, all, or none.",
+        description="Chats that may hand off to agents: those of CopilotKit v1, all, or none.",
     )
 
     adapter: AdapterSettings = AdapterSettings()
@@ -300,7 +300,7 @@ class CoreSettings(Section):
     def _explain_errors(
         cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Turn pydantic's complaint into ours, which names the place and the way out."""
+        """Convert pydantic's error to a `ConfigurationFailed` with locations and suggestions."""
         try:
             return handler(data)
         except ValidationError as error:
@@ -309,7 +309,7 @@ class CoreSettings(Section):
 
     @property
     def named_origins(self) -> tuple[str, ...]:
-        """The origins that are named: `auto` names none."""
+        """The configured origins, without `auto`."""
         return tuple(origin for origin in self.cors_origins if origin != "auto")
 
     def forwards(self, header: str) -> bool:
@@ -324,7 +324,7 @@ class CoreSettings(Section):
         return _matches(name, self.page_models)
 
     def section(self, kind: type[S]) -> S:
-        """Return the section of a class; its defaults, if these settings have no such section."""
+        """Return the section of this class, or its defaults if these settings do not have it."""
         for name in type(self).model_fields:
             if isinstance(value := getattr(self, name), kind):
                 return value
@@ -332,7 +332,7 @@ class CoreSettings(Section):
 
     @classmethod
     def describe(cls) -> "list[SettingRow]":
-        """Return one row for every setting, those outside sections first."""
+        """Return one row per setting, those outside of sections first."""
         rows = [*_rows(cls)]
         return [row for row in rows if "." not in row.name] + [
             row for row in rows if "." in row.name
@@ -344,7 +344,7 @@ def _matches(text: str, names: Iterable[str]) -> bool:
 
 
 class SettingRow(NamedTuple):
-    """One setting, for people: `name` as in the file, with a dot between section and key."""
+    """A row of the settings table: `name` has a dot between section and key."""
 
     name: str
     variable: str

@@ -1,4 +1,4 @@
-"""Reads a value from YAML, and names the line of each mistake."""
+"""Parse a value from YAML, with the line of each error."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 _MOST_PROBLEMS = 20
-"""Mistakes of one file that are named."""
+"""Maximum number of errors reported per file."""
 
 _MOST_REPEATED = 100_000
-"""Values that aliases may add to a document."""
+"""Maximum number of values that aliases may add to a document."""
 
 TOO_MANY_ALIASES = (
     f"aliases (`*name`) repeat more than {_MOST_REPEATED:,} values: use fewer of them, "
-    "or write out what is needed"
+    "or write the values out"
 )
 
 
@@ -31,9 +31,9 @@ _FENCE = re.compile(r"---[ \t]*\r?\n")
 
 
 def split_front_matter(text: str) -> tuple[str | None, str]:
-    """Return the front matter between two lines `---` at the start of a text, and the rest.
+    """Return the front matter between two `---` lines at the start of a text, and the rest.
 
-    Without both lines, returns None and the whole text.
+    Without these lines, return `None` and the whole text.
     """
     text = text.removeprefix("\ufeff")
     opening = _FENCE.match(text)
@@ -53,17 +53,17 @@ def parse_yaml_model(
     first_line: int = 1,
     extra: Mapping[str, Any] | None = None,
 ) -> M:
-    """Return the value that a YAML document describes.
+    """Parse a YAML document and validate it as `model`.
 
     Args:
         model: The class of the value.
         text: The document; an empty one has no fields.
-        source: Where it is from, for errors: a path.
-        first_line: The line of the source on which it begins.
-        extra: Fields that the document does not have.
+        source: The path of the document, for errors.
+        first_line: The line of the source at which the document begins.
+        extra: Additional fields, which are not in the document.
 
     Raises:
-        ConfigurationFailed: With all mistakes, each as `source:line: …`.
+        ConfigurationFailed: With all errors, each as `source:line: …`.
     """
 
     def locate(line: int | None) -> str:
@@ -81,7 +81,7 @@ def parse_yaml_model(
         raise ConfigurationFailed(f"{locate(0)}: a value contains itself.") from error
     if twice:
         name, line = twice
-        raise ConfigurationFailed(f"{locate(line)}: {name!r} stands here twice.")
+        raise ConfigurationFailed(f"{locate(line)}: {name!r} is defined twice here.")
     try:
         return model.model_validate({**cast("dict[str, Any]", values), **(extra or {})})
     except ValidationError as error:
@@ -96,12 +96,12 @@ def parse_yaml_model(
 def load_yaml(
     text: str, locate: Callable[[int | None], str]
 ) -> tuple["yaml.Node | None", JsonValue]:
-    """Return a YAML document as a tree of nodes, which have lines, and as a value.
+    """Return a YAML document as a tree of nodes with line numbers, and as a value.
 
-    Raises `ConfigurationFailed` that begins with what `locate` returns for the line of a mistake,
-    from 0; `None` if it is unknown.
+    Raises `ConfigurationFailed` that begins with the result of `locate` for the line of the error,
+    counted from 0, or `None` if it is unknown.
     """
-    import yaml  # only for those who have such a file
+    import yaml  # imported only if there is such a file
 
     try:
         root = yaml.compose(text, yaml.SafeLoader)
@@ -116,18 +116,18 @@ def load_yaml(
 
 
 def find_bomb(root: "yaml.Node | None") -> int | None:
-    """Return the line, from 0, of the first value that aliases make too large.
+    """Return the line, from 0, of the first value that aliases expand beyond the limit, or `None`.
 
-    A few lines can describe more values than fit into memory ("billion laughs"). Here each is
-    visited once, however many aliases name it, so this is to be asked before values are made:
-    the keys `<<` copy what they merge already then.
+    A few lines can describe more values than fit into memory ("billion laughs"). Each node is
+    visited once, however many aliases refer to it. Call this before the values are constructed,
+    because merge keys (`<<`) are already copied then.
     """
     from yaml import MappingNode, SequenceNode
 
-    sizes: dict[int, int] = {}  # with what aliases repeat, by the identities of nodes
+    sizes: dict[int, int] = {}  # expanded sizes, by node identity
 
     def find(node: "yaml.Node") -> int | None:
-        sizes[id(node)] = size = 1  # for a value that contains itself
+        sizes[id(node)] = size = 1  # in case the value contains itself
         parts: list[yaml.Node] = []
         if isinstance(node, MappingNode):
             pairs = cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
@@ -145,19 +145,19 @@ def find_bomb(root: "yaml.Node | None") -> int | None:
 
 
 def list_keys(text: str) -> Mapping[str, int]:
-    """Return the lines, from 1, of the outermost keys of a YAML document that can be read."""
+    """Return the line, from 1, of each top-level key of a valid YAML document."""
     return {str(key.value): key.start_mark.line + 1 for key, _ in _list_pairs(text)}
 
 
 def find_line(text: str, path: Sequence[int | str]) -> int:
-    """Return the line, from 1, of what stands at a path in a YAML document that can be read."""
+    """Return the line, from 1, of the value at a path in a valid YAML document."""
     import yaml
 
     return _find_line(yaml.compose(text, yaml.SafeLoader), path) + 1
 
 
 def list_lines(text: str, key: str) -> Sequence[int]:
-    """Return the lines, from 1, of the items of a list in a YAML document that can be read."""
+    """Return the line, from 1, of each item of a list in a valid YAML document."""
     items = [item for name, node in _list_pairs(text) if name.value == key for item in node.value]
     return [item.start_mark.line + 1 for item in items]
 
@@ -170,7 +170,7 @@ def _list_pairs(text: str) -> "Sequence[tuple[yaml.Node, yaml.Node]]":
 
 
 def _find_line(node: "yaml.Node | None", path: Sequence[int | str]) -> int:
-    """Return the line, from 0, of what stands at a path, or of as much of it as is there."""
+    """Return the line, from 0, of the value at a path, or of its closest existing parent."""
     from yaml import MappingNode, SequenceNode
 
     line = node.start_mark.line if node is not None else 0
@@ -187,7 +187,7 @@ def _find_line(node: "yaml.Node | None", path: Sequence[int | str]) -> int:
 
 
 def _list_file_steps(node: "yaml.Node | None", path: Sequence[int | str]) -> Sequence[int | str]:
-    """Return a path without the steps that a short form leaves out: `a: b` for `a: {c: [b]}`."""
+    """Return a path without the steps that a short form omits: `a: b` for `a: {c: [b]}`."""
     from yaml import MappingNode, ScalarNode, SequenceNode
 
     steps: list[int | str] = []
@@ -196,7 +196,7 @@ def _list_file_steps(node: "yaml.Node | None", path: Sequence[int | str]) -> Seq
             pairs = cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
             found = [value for key, value in pairs if key.value == str(step)]
             if not found:
-                return path  # a field that is missing, or another form than these
+                return path  # a missing field, or another form
             node = found[0]
         elif isinstance(node, SequenceNode):
             if not isinstance(step, int):
@@ -212,7 +212,7 @@ def _list_file_steps(node: "yaml.Node | None", path: Sequence[int | str]) -> Seq
 
 
 def _find_repetition(node: "yaml.Node | None") -> tuple[str, int] | None:
-    """Return a key that stands twice in one mapping, and its line from 0."""
+    """Return a duplicate key of a mapping with its line, from 0, or `None` if there is none."""
     from yaml import MappingNode, SequenceNode
 
     if isinstance(node, MappingNode):
@@ -248,12 +248,12 @@ def _describe(
 
 
 def _list_fields(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """Return the names of the fields of a model, or of the one at a path in it."""
+    """Return the field names of a model, or of the nested model at a path."""
     for step in path:
         kind = _find_model(kind)
         if isinstance(step, int) or kind is None:
             continue
-        if issubclass(kind, RootModel):  # its only field has no name, and is a mapping
+        if issubclass(kind, RootModel):  # its only field is an unnamed mapping
             kind = kind.model_fields["root"].annotation
         elif (field := kind.model_fields.get(step)) is not None:
             kind = field.annotation
@@ -263,7 +263,7 @@ def _list_fields(kind: Any, path: Sequence[int | str]) -> list[str]:
 
 
 def _find_model(kind: Any) -> "type[BaseModel] | None":
-    """Return the first model in an annotation such as `dict[str, Model] | None`."""
+    """Return the first model in an annotation such as `dict[str, Model] | None`, or `None`."""
     kinds = [kind]
     while kinds:
         kind = kinds.pop(0)

@@ -1,4 +1,4 @@
-"""IP addresses: the public ones, to which a client may have us connect (SSRF), and networks."""
+"""IP addresses: protection against SSRF, and the networks of clients."""
 
 import asyncio
 import socket
@@ -19,19 +19,19 @@ _INNER = (
     IPv6Network("fec0::/10"),
     IPv6Network("3fff::/20"),
 )
-"""What not every Python calls private: where Oracle's and Azure's clouds answer their machines, the
-relays of 6to4, the sites of old, and a network for documents.
+"""Non-public networks that some versions of Python regard as global: services of Oracle's and
+Azure's clouds, 6to4 relays, site-local addresses, and a network for documentation.
 
 https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
 """
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""What stands before an IPv4 address in one of IPv6: https://www.rfc-editor.org/rfc/rfc5214"""
+"""The bits before an embedded IPv4 address (ISATAP): https://www.rfc-editor.org/rfc/rfc5214"""
 
 
 def find_network(address: str) -> str:
-    """Return the network of a client's address: of IPv6, one client has any number of addresses.
+    """Return the /64 network of an IPv6 address, because one client has many addresses in it.
 
-    An address of IPv4, and what is none at all, comes back as it is.
+    An IPv4 address or other text is returned unchanged.
     """
     try:
         found = ip_address(address)
@@ -43,9 +43,9 @@ def find_network(address: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address, in its usual form, is one of the public internet.
+    """Return whether an IP address is public.
 
-    Not public is also what another notation hides: an IPv4 address inside one of IPv6.
+    An IPv6 address is not public if it contains an IPv4 address that is not.
     """
     try:
         ip = ip_address(address.partition("%")[0])
@@ -55,11 +55,11 @@ def is_public(address: str) -> bool:
 
 
 async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
-    """Return the addresses a name has at this moment, all of them public.
+    """Return the current addresses of a host name, all of which are public.
 
-    Whoever connects must connect to one of these and not ask again: the next answer may differ.
-    Forms such as `2130706433` or `0x7f.1` are names here, and what they stand for is looked at.
-    Raises `NetworkError` for a name without addresses, `ConfigurationFailed` for what is private.
+    Connect to one of these addresses instead of resolving the name again, which may give another
+    result. Forms such as `2130706433` or `0x7f.1` are resolved as names.
+    Raises `NetworkError` for a name without addresses, `ConfigurationFailed` for a private one.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -67,7 +67,7 @@ async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
     except (OSError, UnicodeError) as error:
         raise NetworkError(f"There is no server {host!r}.", hint=str(error)) from error
     addresses = [*dict.fromkeys(str(where[4][0]) for where in records)]
-    # one private address among public ones is how a name is made to point inside
+    # a name with one private address among public ones may be an attack
     if private := [address for address in addresses if not is_public(address)]:
         raise ConfigurationFailed(
             f"{host!r} is not a public server.",
@@ -77,14 +77,14 @@ async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
 
 
 def _is_public(ip: IPv4Address | IPv6Address) -> bool:
-    if ip in _NAT64 or ip in _MAPPED:  # the address within says where it leads
+    if ip in _NAT64 or ip in _MAPPED:  # the embedded address is checked instead
         return True
     special = ip.is_multicast or ip.is_reserved or any(ip in network for network in _INNER)
     return ip.is_global and not special
 
 
 def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
-    """Yield the IPv4 addresses that an IPv6 address may lead to."""
+    """Yield the IPv4 addresses that are embedded in an IPv6 address."""
     if not isinstance(ip, IPv6Address):
         return
     if ip in _NAT64 or ip in _COMPATIBLE:

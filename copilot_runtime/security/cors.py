@@ -1,4 +1,4 @@
-"""Which browsers may call from another origin (https://fetch.spec.whatwg.org/#http-cors-protocol).
+"""CORS: cross-origin requests of browsers (https://fetch.spec.whatwg.org/#http-cors-protocol).
 
 An allowed origin is echoed, never answered with `*`: clients send `credentials: "include"`,
 and custom headers, and neither works with a wildcard.
@@ -10,11 +10,11 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class Cors:
-    """`origins` are as browsers send them; `*` lets every origin in.
+    """Builds CORS headers for the allowed `origins`; `*` allows every origin.
 
-    `credentials` lets cookies and logins come along.
+    With `credentials`, requests may have cookies and HTTP authentication.
 
-    While `is_silent` says so, no header is written: the application around ours writes its own.
+    While `is_silent` returns `True`, no headers are added: the surrounding application adds them.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Cors:
         return "*" in self._origins or origin in self._origins
 
     def headers(self, request: Mapping[str, str]) -> RawHeaders:
-        """Return the headers for an answer; none without an `Origin`."""
+        """Return the CORS headers of a response; an empty list without an `Origin`."""
         origin = request.get("origin")
         if origin is None or self.is_silent():
             return []
@@ -44,7 +44,7 @@ class Cors:
         return headers
 
     def preflight(self, request: Mapping[str, str]) -> RawHeaders:
-        """Return the headers of a preflight response: allow what the browser requests."""
+        """Return the headers of a preflight response, which allow what the browser requests."""
         origin = request.get("origin")
         if origin is None or not self.allows(origin):
             return [(b"vary", b"Origin")]

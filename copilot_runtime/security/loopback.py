@@ -1,7 +1,7 @@
-"""What a server on loopback answers: programs and pages of this machine, and nothing else.
+"""Restrict a server on loopback to programs and pages of this machine.
 
-Any page that somebody opens can send requests to 127.0.0.1. It names its own origin, or, if the
-name of its site suddenly means 127.0.0.1 (DNS rebinding), its own host. Both are in the headers.
+Any web page can send requests to 127.0.0.1. Such a request has the page's origin, or, if the name
+of its site was rebound to 127.0.0.1 (DNS rebinding), the site's host: both are in the headers.
 """
 
 import logging
@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 class Listener(NamedTuple):
-    """Where a server listens: at an address, under the name or address that its operator gave.
+    """The address at which a server listens, and the host name or address that was configured.
 
-    `port` is 0 where it is not known.
+    `port` is 0 if it is unknown.
     """
 
     address: str
@@ -27,27 +27,27 @@ class Listener(NamedTuple):
 
 
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
-"""Where a server that starts an application says where it listens."""
+"""Set by a server, when it starts an application, to the address at which it listens."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]\\]+)(:\d*)?", re.ASCII)
 _MOST_LOGGED = 100
-"""Different hosts and origins that are logged: a client may invent any number."""
+"""Maximum number of logged hosts and origins: a client may invent any number."""
 
 
 class Violation(NamedTuple):
-    """Why a request is not answered."""
+    """The reason why a request is rejected."""
 
     status: int
     message: str
 
 
 class LoopbackGuard:
-    """Decides whether a request comes from outside, where only this machine is meant.
+    """Rejects requests from elsewhere if a server is only meant for this machine.
 
-    `hosts` are answered besides those of this machine, and so are pages from them:
-    `app.example.com`, `*.example.com`, or `*` for all hosts. `origins` are those of pages that may
-    ask, `*` for all; their hosts are answered as well. `proxies` are addresses of proxies before
-    the server.
+    `hosts` are accepted besides those of this machine, and so are pages from them:
+    `app.example.com`, `*.example.com`, or `*` for all hosts. `origins` are those of allowed pages,
+    `*` for all; their hosts are accepted as well. `proxies` are the addresses of proxies in front
+    of the server.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LoopbackGuard:
         proxies: Collection[str] = (),
     ) -> None:
         self.has_login = False
-        """Whether the application finds out who asks."""
+        """Whether the application authenticates requests."""
         self._listener: Listener | None = None
         self._is_exposed = False
         self._proxy_settings = list_proxy_settings(hosts, proxies)
@@ -69,9 +69,9 @@ class LoopbackGuard:
         self._logged: set[str] = set()
 
     def listen(self, listener: Listener) -> None:
-        """Take where the server listens, and warn if everybody may ask there.
+        """Set where the server listens, and warn if it is exposed without authentication.
 
-        A server of another make does not say it. Then each request says where it arrived.
+        Without this call, the address is taken from the ASGI scope of each request.
         """
         self._listener = listener
         self._names |= {listener.host.lower()}
@@ -79,12 +79,12 @@ class LoopbackGuard:
             self._expose(f"at {listener.address}")
 
     def warn_of_proxies(self) -> None:
-        """Warn if everybody may ask by a proxy, wherever the server listens."""
+        """Warn if the server is exposed by a proxy without authentication."""
         if self._proxy_settings and not self._is_exposed:
             self._expose(f"by a proxy, for which {' and '.join(self._proxy_settings)} are set")
 
     def applies(self, scope: MutableMapping[str, Any]) -> bool:
-        """Return whether a request arrived where only this machine can send any."""
+        """Return whether a request arrived at a loopback address, so that the rules apply."""
         if self._listener is not None:
             return is_loopback(self._listener.address)
         server = scope.get("server")
@@ -95,7 +95,7 @@ class LoopbackGuard:
         return is_loopback(server[0])
 
     def check_host(self, headers: Mapping[str, str]) -> Violation | None:
-        """Return why the host that a request names is not answered, or None."""
+        """Return the reason why the `Host` of a request is rejected, or `None`."""
         host = headers.get("host")
         if not host or self._answers_all:
             return None
@@ -105,7 +105,7 @@ class LoopbackGuard:
         return self._refuse(421, f"does not answer for the host {host[:100]!r}", "allowed_hosts")
 
     def check_origin(self, headers: Mapping[str, str]) -> Violation | None:
-        """Return the reason why an origin is rejected, or None."""
+        """Return the reason why the origin of a request is rejected, or `None`."""
         origin = headers.get("origin")
         if origin is None and "*" not in self._origins and _is_embedded(headers):
             return self._refuse(
@@ -117,7 +117,7 @@ class LoopbackGuard:
         return self._refuse(403, problem, "cors_origins")
 
     def allows_origin(self, origin: str, host: str | None = None) -> bool:
-        """Return whether pages of an origin may ask: of this machine, or named, or of our host."""
+        """Return whether pages of an origin are allowed: local, configured, or from our host."""
         if "*" in self._origins or origin in self._origins:
             return True
         scheme, _, place = origin.partition("://")
@@ -126,9 +126,9 @@ class LoopbackGuard:
         return place == host or self._is_ours(_name_of(place))
 
     def is_own_name(self, host: str) -> bool:
-        """Return whether a `Host` is this machine's own: localhost, an address of loopback.
+        """Return whether a `Host` is this machine's own: localhost, or a loopback address.
 
-        Other hosts that are answered may be names by which a proxy is reached from anywhere.
+        Other accepted hosts may be names of a proxy that can be reached from anywhere.
         """
         return _is_name_of_loopback(_name_of(host))
 
@@ -139,9 +139,9 @@ class LoopbackGuard:
         self._is_exposed = True
         if not self.has_login:
             logger.warning(
-                "Nobody has to sign in, and other machines reach this server %s: whoever does "
-                "may use the model at your expense and read all threads. Name ways to sign in by "
-                "the setting access.authenticate, such as api_keys, give CopilotRuntime an "
+                "No authentication is configured, and other machines can reach this server %s: "
+                "anyone there may use the model at your expense and read all threads. Set "
+                "access.authenticate, for example to api_keys, give CopilotRuntime an "
                 "authenticate function, or listen on 127.0.0.1%s.",
                 way,
                 " without these settings" if self._proxy_settings else "",
@@ -156,13 +156,13 @@ class LoopbackGuard:
 
 
 def _is_embedded(headers: Mapping[str, str]) -> bool:
-    """Return whether a page of another site loads this as an image, without an `Origin`."""
+    """Return whether another site embeds this, for example as an image, without an `Origin`."""
     site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
     return site == "cross-site" and mode == "no-cors"
 
 
 def list_proxy_settings(hosts: Collection[str], proxies: Collection[str]) -> Sequence[str]:
-    """Return which settings say that other machines reach a server, though by a proxy."""
+    """Return the settings which imply that other machines reach the server through a proxy."""
     exposes = {
         "allowed_hosts": any(not _is_name_of_loopback(host) for host in hosts),
         "proxy.addresses": bool(proxies),
@@ -176,7 +176,7 @@ def _is_name_of_loopback(name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def is_loopback(address: str) -> bool:
-    """Return whether only this machine can send to an address. A name or a path is none."""
+    """Return whether a text is a loopback IP address; `False` for a host name or a path."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -185,12 +185,12 @@ def is_loopback(address: str) -> bool:
 
 
 def is_forwarded(headers: Mapping[str, str]) -> bool:
-    """Return whether a proxy says that it asks for somebody, who may be anywhere."""
+    """Return whether a request was forwarded by a proxy, so its client may be anywhere."""
     return any(name in headers for name in _PROXY_HEADERS)
 
 
 def is_from_other_page(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser says that a page of another origin asks, or links to it."""
+    """Return whether a browser request was caused by a page of another origin, also by a link."""
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
@@ -199,7 +199,7 @@ _PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip
 
 @lru_cache(maxsize=64)
 def is_elsewhere(address: str) -> bool:
-    """Return whether this is an IP address that other machines can reach."""
+    """Return whether a text is an IP address that other machines can reach."""
     try:
         ip_address(address)
     except ValueError:
@@ -209,6 +209,6 @@ def is_elsewhere(address: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _name_of(host: str) -> str:
-    """Return the name in a `Host`, without its port; empty for what is no host."""
+    """Return the host name in a `Host` header, without its port; empty if it is malformed."""
     found = _HOST.fullmatch(host.lower())
     return found["name"].removesuffix(".") if found else ""

@@ -270,10 +270,10 @@ async def test_a_silent_agent_is_given_up(provider: Provider, begun: list[Step])
             {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": [{}]}},
             "RUN_FINISHED.outcome.interrupts[0].id must be a string.",
         ),
-        (["no", "object"], "An event is no object."),
-        (None, "An event is no object."),
-        (7, "An event is no object."),
-        ("text", "An event is no object."),
+        (["no", "object"], "An event is not an object."),
+        (None, "An event is not an object."),
+        (7, "An event is not an object."),
+        ("text", "An event is not an object."),
     ],
 )
 async def test_what_cannot_be_read_ends_the_run_and_keeps_what_came_before(
@@ -293,7 +293,7 @@ async def test_an_event_that_is_no_json_ends_the_run(provider: Provider, agent: 
     _, error = await heard_until_error(agent)
     assert told(error) == (
         "INCOMPLETE_STREAM",
-        "The agent 'default' sent something that cannot be read. An event is no JSON.",
+        "The agent 'default' sent something that cannot be read. An event is not valid JSON.",
     )
     assert isinstance(error, IncompleteStream) and error.hint == "It sent '{oops'."
 

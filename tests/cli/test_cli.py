@@ -199,7 +199,7 @@ def test_a_settings_file_beside_a_program_elsewhere_is_not_read_and_that_is_said
 def test_who_listens_for_other_machines_without_a_login_is_told_in_one_line(start: Start) -> None:
     url = url_in(start("--host", "0.0.0.0"))
     server = start.programs[-1]
-    server.errors.until("Nobody has to sign in")
+    server.errors.until("No authentication is configured")
     request = Request(f"{url}/health/ready", headers={"host": "app.example"})
     with urlopen(request) as answer:
         ready = json.load(answer)
@@ -745,8 +745,8 @@ STREAM = "text/event-stream"
     ("kind", "body", "sentence"),
     [
         (STREAM, FIRST, "broke off in the middle"),
-        (STREAM, b"data: {nonsense\n\n", "An event is no JSON."),
-        (STREAM, b"data: []\n\n", "An event is no object."),
+        (STREAM, b"data: {nonsense\n\n", "An event is not valid JSON."),
+        (STREAM, b"data: []\n\n", "An event is not an object."),
         (STREAM, b"", "broke off in the middle"),
         ("text/html", b"<html>", "does not speak the protocol of CopilotKit"),
         ("application/json", b'{"errors":[{"message":"No."}]}', "does not speak the protocol"),

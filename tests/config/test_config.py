@@ -82,7 +82,7 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
         ("\nprot: 1", "copilot.yml, line 2: there is no setting 'prot'. Did you mean 'port'?"),
         (
             "services: {shop: grpc://shop:4000}",
-            "copilot.yml, line 1: there is no setting 'services'. Services that tools call stand "
+            "copilot.yml, line 1: there is no setting 'services'. Services that tools call are "
             "in the file that the setting 'tools' names; those that are offered are "
             "'grpc.services'.",
         ),
@@ -123,7 +123,7 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
         (
             "access:\n  roles: {writer: [runs:start]}\n  default_roles: [writer, nope]",
             "copilot.yml, line 3: 'access.default_roles' is ['writer', 'nope']; it is refused "
-            "because 'nope' is no role: there are operator, user, reader, writer.",
+            "because 'nope' is not a role; known roles: operator, user, reader, writer.",
         ),
         (
             "audit: {file: audit.jsonl, key: abc}",
@@ -251,7 +251,7 @@ def test_a_secret_that_stood_in_an_example_is_refused(
 ) -> None:
     found = complaint(file, section.format(secret))
     assert f"{name!r} is " in found
-    assert "the secret of an example, which everybody can read" in found
+    assert "the secret of an example, which is published" in found
     assert secret not in found
 
 
@@ -378,7 +378,7 @@ def test_settings_have_every_parameter_there_is_but_the_tool_to_call() -> None:
         (
             "parameters:\n  temperature: on",
             "copilot.yml, line 2: 'parameters.temperature' is True; "
-            "it is refused because it is true or false, and no number.",
+            "it is refused because it is a boolean, not a number.",
         ),
         (
             "page_instructions: hide",
@@ -439,9 +439,9 @@ def test_nobody_reads_the_instructions_in_the_settings_of_a_traceback() -> None:
         ("path: graphql", "a path begins with a slash: write /graphql."),
         ("adapter:\n  options: model=gpt", 'no JSON object, such as {"model": "gpt-4o"}'),
         ("adapter:\n  options: '[1]'", 'no JSON object, such as {"model": "gpt-4o"}'),
-        ("keep_alive: yes", "it is true or false, and no number: write one, such as 15."),
-        ("port: true", "it is true or false, and no number: write one, such as 8000."),
-        ("max_concurrent_runs: no", "it is true or false, and no number: write one, such as 0."),
+        ("keep_alive: yes", "it is a boolean, not a number: write one, such as 15."),
+        ("port: true", "it is a boolean, not a number: write one, such as 8000."),
+        ("max_concurrent_runs: no", "it is a boolean, not a number: write one, such as 0."),
     ],
 )
 def test_what_newcomers_write_is_answered_with_what_they_mean(

@@ -282,7 +282,7 @@ def test_who_listens_for_others_without_a_login_is_told_once(
         ready = client.get("/health/ready").json()
 
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "Nobody has to sign in" in line
+    assert "No authentication is configured" in line
     assert "the setting access.authenticate" in line
     assert "10.0.0.7" in line
     assert "\n" not in line
@@ -322,8 +322,8 @@ def test_who_listens_for_a_proxy_without_a_login_is_told(
 
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith(
-        "Nobody has to sign in, and other machines reach this server by a proxy, for which "
-        f"{names} are set: "
+        "No authentication is configured, and other machines can reach this server by a proxy, for "
+        f"which {names} are set: "
     )
 
 

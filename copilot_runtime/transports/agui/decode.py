@@ -1,8 +1,8 @@
 """Decode an AG-UI `RunAgentInput` to a `RunInput`.
 
-The fields are those of @ag-ui/core 0.0.59 and 1.0.0, read as leniently as CopilotKit's own server
-reads them: `state` and `forwardedProps` may be missing or null, `tools` and `context` missing, and
-what is unknown is passed over.
+The fields are those of @ag-ui/core 0.0.59 and 1.0.0, decoded as leniently as by CopilotKit's own
+server: `state` and `forwardedProps` may be missing or null, `tools` and `context` may be missing,
+and unknown fields are ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,11 +49,11 @@ def run_input(
     max_items: int = 5000,
     name: str = "run",
 ) -> RunInput:
-    """Translate a request for an agent, None for the plain chat.
+    """Decode the request of a run; an `agent` of `None` is the plain chat.
 
-    Only what is asked for by `run` is a part of its thread, goes on when its client leaves, and is
-    found again by its log id when the same request comes twice.
-    Raises `Misuse` that names what is wrong, or `LimitExceeded` for too long a conversation.
+    Only a request named `run` is stored in its thread, continues when its client disconnects, and
+    is deduplicated by its log id.
+    Raises `Misuse`, which names the invalid field, or `LimitExceeded` for too many items.
     """
     fields = require_object(body, "the body")
     messages = require_list(fields.get("messages"), "messages")
@@ -94,7 +94,7 @@ def run_input(
 
 
 def _count_parts(messages: list[Any]) -> int:
-    """Return how many parts and calls the messages have together."""
+    """Return the total number of parts and calls in the messages."""
     lists = [
         value
         for message in messages
@@ -117,12 +117,12 @@ def _action(item: Any, at: int) -> Action:
 
 def _context(item: Any, at: int) -> ContextItem:
     found = require_object(item, f"context[{at}]")
-    value = to_text(found.get("value"))  # older clients send values as they are
+    value = to_text(found.get("value"))  # older clients send values that are not strings
     return ContextItem(optional_text(found, "description", f"context[{at}]") or "", value)
 
 
 def _parameters(forwarded_props: Mapping[str, Any]) -> Parameters:
-    """Read what clients ask of the model by themselves: only suggestions do, by `toolChoice`."""
+    """Return the parameters in the request itself: only suggestions have one, `toolChoice`."""
     choice = forwarded_props.get("toolChoice")
     if isinstance(choice, str):
         return Parameters(tool_choice=choice)
@@ -137,7 +137,7 @@ def _parameters(forwarded_props: Mapping[str, Any]) -> Parameters:
 def _resume(
     fields: Mapping[str, Any], forwarded_props: Mapping[str, Any], max_items: int
 ) -> list[Resume]:
-    """Read the answers to interrupts, in today's form or in that of older clients."""
+    """Decode the answers to interrupts, in the current format or in that of older clients."""
     items = [] if fields.get("resume") is None else require_list(fields["resume"], "resume")
     check_count(len(items), max_items, "answers to interrupts")
     answers = [
@@ -179,11 +179,11 @@ def _id(fields: Mapping[str, Any], name: str, check: Callable[[str, str], None] 
 
 
 PROXIED_REQUEST = "__proxiedMCPRequest"
-"""The forwarded property in which CopilotKit's client sends such a request."""
+"""The forwarded property with the request of an MCP app, as CopilotKit's client sends it."""
 
 
 class AppRequests(Protocol):
-    """Answers MCP apps for the servers they came from."""
+    """Forwards requests of MCP apps to the MCP servers that provide them."""
 
     async def answer(self, run: RunInput, client_host: str) -> JsonObject:
         """Return the result of the request, or an object with `error`."""

@@ -1,8 +1,8 @@
 """Encode the log of a run as AG-UI events, in an order that every client accepts.
 
-The client's rules are those of `verifyEvents` in @ag-ui/client 0.0.59 and 1.0.0: it refuses what
-was never begun, what is begun twice, and a run that ends while something is open. What would break
-a rule is left out here, and what is open at the end is closed, so that a failed run keeps its text.
+The rules are those of `verifyEvents` in @ag-ui/client 0.0.59 and 1.0.0: items must be started
+before they grow, started only once, and ended before the run. Events that break a rule are dropped
+here, and items that are open at the end are closed, so that a failed run keeps its text.
 Events: https://docs.ag-ui.com/concepts/events.
 """
 
@@ -57,7 +57,7 @@ _ROLES = {"assistant", "user", "system", "developer"}
 """The roles of text messages on the wire."""
 
 _AFTER_1_50 = ("REASONING_", "SUBAGENT_")
-"""Events that @ag-ui/client 0.0.42 does not know."""
+"""Prefixes of events that @ag-ui/client 0.0.42 does not know."""
 
 _ENDS = {
     "text": ("TEXT_MESSAGE_END", "messageId"),
@@ -74,15 +74,15 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a client understands.
+    """The capabilities of a client.
 
-    `legacy`: it is of before AG-UI 1.0, whose schemas refuse a run that was `cancelled`, the calls
-    that wait for the page, and the parts of a result.
-    `reasoning`: thoughts, which React 1.51.3 and 1.51.4 end a run at. `subagents`: events of
-    subagents, which clients before 1.71 end a run at. `interrupts`: how an agent asks for a
-    person: as the `outcome` of the run, as the `custom` event `on_interrupt`, which older clients
-    know, or as both. `auto` is `custom` for `legacy` clients where a LangGraph asks, as Node's
-    LangGraphAgent has it, and else `outcome`.
+    `legacy`: the client is older than AG-UI 1.0, so its schemas reject a `cancelled` outcome,
+    pending tool calls, and results in parts.
+    `reasoning`: whether to send reasoning, at which React 1.51.3 and 1.51.4 abort the run.
+    `subagents`: whether to send events of subagents, at which clients before 1.71 abort the run.
+    `interrupts`: the form of interrupts: the `outcome` of the run, the `custom` event
+    `on_interrupt` for older clients, or both. `auto` is `custom` for interrupts of LangGraph to
+    `legacy` clients, as in Node's LangGraphAgent, and `outcome` for all others.
     """
 
     legacy: bool = True
@@ -92,9 +92,9 @@ class Dialect:
 
 
 class Encoder:
-    """Turns the events of one run into frames of an event stream.
+    """Encodes the events of one run as frames of an event stream.
 
-    `agent` is the one whose state is the client's; the states of others go out as custom events.
+    The state of `agent` is the client's state; the states of other agents are custom events.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Encoder:
         self._agent = agent
         self._dialect = dialect or Dialect()
         self._open: OpenItems[str, bytes] = OpenItems(_ENDS)
-        """The value of each is the beginning of the frames that add to it."""
+        """The open items; each value is the prefix of the frames with the item's deltas."""
         self._texts = self._open.by_kind["text"]
         self._calls = self._open.by_kind["call"]
         self._thoughts = self._open.by_kind["thought"]
@@ -122,9 +122,9 @@ class Encoder:
         self._interrupts: list[dict[str, Any]] = []
         self._usage: list[Usage] = []
         self._pending: dict[str, str] = {}
-        """Names of the calls without a result, by their ids, in the order in which they began."""
+        """Names of the calls without a result, by call id, in order of their start."""
         self._server_actions: Collection[str] = ()
-        """Names of the actions that only the server runs."""
+        """Names of the actions that only the server executes."""
         self._frames: list[bytes] = []
         self._started = False
         self.ended = False
@@ -138,7 +138,7 @@ class Encoder:
         return frames
 
     def _event(self, event: Event) -> None:
-        match event:  # the commonest first
+        match event:  # most frequent first
             case TextMessageContent(message_id=key, content=piece):
                 if piece and (head := self._texts.get(key)):
                     self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
@@ -154,7 +154,7 @@ class Encoder:
     def _other(self, event: Event) -> None:
         if not self._started and not isinstance(event, RunStarted | RunFailed):
             self._start(())
-        match event:  # those of a short answer first
+        match event:  # events of short answers first
             case RunStarted(messages=messages, server_actions=names):
                 self._server_actions = names
                 self._start(messages)
@@ -196,7 +196,7 @@ class Encoder:
                 if self._dialect.subagents:
                     self._subagent(event)
             case Custom(name=name, value=value):
-                # null is a value here
+                # with `value` even if it is null
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
                 raw = {"type": "RAW", "event": foreign, **_drop_none(source=source)}
@@ -204,7 +204,7 @@ class Encoder:
             case RunFailed(error=error):
                 self._fail(error)
             case TextMessageContent() | ActionExecutionArgs() | ReasoningContent():
-                pass  # written above
+                pass  # handled by `_event`
             case _:
                 assert_never(event)
 
@@ -212,7 +212,7 @@ class Encoder:
         if self._started:
             return
         self._started = True
-        # thoughts come as events, and React 1.50 knows no such messages
+        # reasoning is sent as events; React 1.50 rejects such messages
         history = [it for it in messages if not isinstance(it, ReasoningMessage)]
         run_input = {
             **self._ids,
@@ -264,7 +264,7 @@ class Encoder:
             self._thought_again(key)
 
     def _thought_again(self, key: str) -> bytes | None:
-        """Open the message of a thought, if the thought goes on."""
+        """Start the next reasoning message, if the reasoning block is still open."""
         if key not in self._open.by_kind["reasoning"]:
             return None
         head = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
@@ -293,7 +293,7 @@ class Encoder:
         patch = None if self._state is _NOTHING else make_patch(self._state, event.state)
         self._state = event.state
         if patch is None:
-            # `snapshot` may be null, so it is not among what `_send` leaves out
+            # `snapshot` may be null, which `_send` would omit
             self._frames.append(_frame({"type": "STATE_SNAPSHOT", "snapshot": event.state}))
         elif patch:
             self._send("STATE_DELTA", delta=patch)
@@ -301,10 +301,10 @@ class Encoder:
     def _activity(self, event: Activity) -> None:
         key, before = event.message_id, self._activities.get(event.message_id)
         if before is not None and not event.replace:
-            return  # the client keeps what it has
+            return  # the client keeps its content
         self._activities[key] = event
         names = {"messageId": key, "activityType": event.activity_type}
-        # of one that came without `replace` nobody knows whether the client took it
+        # without `replace`, the client may have ignored the content
         if before is not None and before.replace and before.activity_type == event.activity_type:
             patch = make_patch(before.content, event.content)
             if patch is not None:
@@ -328,7 +328,7 @@ class Encoder:
             if key not in self._departed and self._open.begin("subagent", key, b""):
                 self._send("SUBAGENT_STARTED", subagentRunId=key, name=event.name or key)
         elif self._open.end("subagent", key):
-            self._departed.add(key)  # the client takes an id of a subagent only once
+            self._departed.add(key)  # the client accepts each subagent id only once
             if event.status == "failed":
                 message = event.message or "The subagent failed."
                 self._send("SUBAGENT_ERROR", subagentRunId=key, message=message)
@@ -352,34 +352,34 @@ class Encoder:
             self._send_end(outcome={"type": "cancelled"})
             return
         self._close_all(error)
-        # the client takes `abort` for what the person asked for, and shows no error
+        # the client regards `abort` as requested by the user, and shows no error
         message = "Run stopped by user" if error == STOPPED else error.message  # as from Node
         self._send("RUN_ERROR", message=message, code="abort" if is_stopped else error.code)
         self.ended = True
 
     def _send_end(self, **values: Any) -> None:
-        """End the run. Why the model stopped is beside the counts, as Node writes it."""
+        """End the run. The finish reason is next to the token counts, as in Node."""
         if self._usage:
             values["usage"] = encode_usage(self._usage, legacy=self._dialect.legacy) or None
             reason = encode_finish_reason(self._usage)
             if self._dialect.legacy:
                 values[FINISH_REASON] = reason
-            elif reason is not None:  # 1.0 knows no such field, and clients warn of it
+            elif reason is not None:  # 1.0 has no such field, and its clients log a warning
                 values["metadata"] = {FINISH_REASON: reason}
         self._send("RUN_FINISHED", **self._ids, **values)
         self.ended = True
 
     def _close(self, kind: str, key: str) -> None:
-        """Close an item, if it is open."""
+        """Send the end of an item if it is open."""
         if self._open.end(kind, key):
             event_type, name = _ENDS[kind]
             self._send(event_type, **{name: key})
 
     def _close_all(self, error: ErrorReport | None) -> None:
-        """End everything, the innermost first.
+        """Close all open items, the innermost first.
 
-        With an error, a call that broke off also gets a result, and so does one of the server that
-        was complete and came to nothing.
+        With an error, interrupted calls also get a result, and so do complete calls of server
+        actions that have none.
         """
         for kind, key, _ in self._open.list_innermost_first():
             self._close(kind, key)
@@ -400,28 +400,28 @@ def _frame(event: Mapping[str, Any]) -> bytes:
 
 
 def _head(kind: str, name: str, key: str) -> bytes:
-    """Return the beginning of each frame that adds to one item, up to its delta."""
+    """Return the prefix of frames with deltas of an item, up to the delta."""
     parts = (_field(kind), kind.encode(), name.encode(), dumps(key))
     return b'%b{"type":"%b","%b":%b,"delta":' % parts
 
 
 def _field(kind: str) -> bytes:
-    """Return how the line of an event begins.
+    """Return the field name of an event's line, with or without a space after the colon.
 
-    React 1.50 ends a run at the first event it does not know, but it only reads lines that
-    have a space after the colon. Everybody else reads both, as the standard of server-sent
-    events has it. So what React 1.50 does not know is written without the space.
+    React 1.50 aborts a run at an unknown event, but it only reads lines with a space. All other
+    clients read both, as the standard for server-sent events requires. So events that React 1.50
+    does not know are written without the space.
     """
     return b"data:" if kind.startswith(_AFTER_1_50) else b"data: "
 
 
 def _drop_none(**values: Any) -> dict[str, Any]:
-    """Drop members that are None: clients reject most nulls."""
+    """Omit members that are `None`: clients reject most nulls."""
     return {key: value for key, value in values.items() if value is not None}
 
 
 def _encode_question(event: Interrupt) -> Any:
-    """Return the value of `on_interrupt`. From a LangGraph it is text, as on Node."""
+    """Return the value of `on_interrupt`; for LangGraph, it is a string, as in Node."""
     if is_of_langgraph(event):
         return encode_langgraph_value(event)
     if event.value is None:
@@ -433,13 +433,13 @@ def _encode_question(event: Interrupt) -> Any:
 
 
 def _encode_interrupt(event: Interrupt) -> dict[str, Any]:
-    """Return an interrupt as the outcome of a run has it."""
+    """Return an interrupt in the format of a run's outcome."""
     metadata = event.metadata
     value = event.value
     if metadata is None and not (isinstance(value, Mapping) and {"id", "reason"} <= value.keys()):
-        metadata = value  # AG-UI's own interrupt is in the event already
+        metadata = value  # the value is not already an AG-UI interrupt
     if metadata is not None and not isinstance(metadata, Mapping):
-        metadata = {"value": metadata}  # clients want an object
+        metadata = {"value": metadata}  # clients require an object
     return _drop_none(
         id=event.interrupt_id,
         reason=event.reason,

@@ -1,6 +1,6 @@
-"""Requests of AG-UI clients, over REST routes or one endpoint, and their answers.
+"""Respond to AG-UI requests, over REST routes or as envelopes to a single endpoint.
 
-Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74, and AG-UI 1.0.
+Both kinds map to the same operations. Contract: CopilotKit 1.50 to 1.74, and AG-UI 1.0.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 
 class AguiEndpoint(Transport):
-    """Answers AG-UI requests, over REST routes or as envelopes at the URL itself."""
+    """Responds to AG-UI requests, over REST routes or as envelopes at the URL itself."""
 
     paths = (
         "",
@@ -107,16 +107,16 @@ class AguiEndpoint(Transport):
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         """Return the typed routes of threads and agents."""
-        from copilot_runtime.transports.agui.rest import rest_routes  # brings FastAPI along
+        from copilot_runtime.transports.agui.rest import rest_routes  # imports FastAPI
 
         return rest_routes(path, router)
 
     def refuse(self, error: Exception) -> Refusal:
-        """Return the answer to an error in the words of CopilotKit's own server."""
+        """Return the refusal for an error in the format of CopilotKit's own server."""
         return refusal_of(error)
 
     async def limit(self, request: Request, error: LimitExceeded) -> None:
-        """Answer a run by an event, as what else forbids it to start; the body is not read."""
+        """Refuse a run with an event, like other errors before its start; the body is not read."""
         if await _find_operation_name(request) not in ("run", "ask", "suggest"):
             raise error
         encoder = Encoder("", "", agent="", dialect=self._dialect)
@@ -143,7 +143,7 @@ class AguiEndpoint(Transport):
                 work = self._run(run, request, self._negotiate(operation))
                 await run_until_disconnect(work, request.receive, gone)
             case "connect":
-                run = await self._run_input(operation, request.caller)  # to refuse what is wrong
+                run = await self._run_input(operation, request.caller)  # validates the request
                 request.thread = run.thread_id
                 key = threads.thread_key(request.caller, run.thread_id)
                 dialect = self._negotiate(operation)
@@ -156,7 +156,7 @@ class AguiEndpoint(Transport):
                 await request.respond(*await self._answer(operation, request))
 
     async def _answer(self, operation: Operation, request: Request) -> tuple[int, bytes]:
-        """Return a status and a body, and hold nothing that the body was made of."""
+        """Return the status and the encoded body; the decoded body is not kept in memory."""
         socket_url = ""
         if operation.name in ("info", "list threads") and self._push is not None:
             socket_url = self._push.find_url(request)
@@ -164,15 +164,15 @@ class AguiEndpoint(Transport):
         return status, b"" if body is None else dumps(body)
 
     def _negotiate(self, operation: Operation) -> Dialect:
-        """Return the dialect of the client. Raises `Misuse`."""
+        """Return the dialect for the client's protocol version. Raises `Misuse`."""
         declared = optional_text(operation.body, "protocolVersion")
         return self._dialect if is_legacy(declared) else self._current_dialect
 
     async def _run(self, run: RunInput, request: Request, dialect: Dialect) -> None:
-        """Start a run and write it as it grows; what forbids it to start is an event, too.
+        """Start a run and stream its events; an error before its start is an event, too.
 
-        One that takes its time to start, such as one that waits for its turn, is answered
-        meanwhile: proxies and clients do not wait for long.
+        If the start takes long, for example in a queue, the response begins meanwhile, because
+        proxies and clients would time out.
         """
         beginning = self._begin_run(run, request)
         await asyncio.wait((beginning,), timeout=_SOON)
@@ -193,7 +193,7 @@ class AguiEndpoint(Transport):
             await self._write(run, beginning, stream, dialect)
 
     async def _answer_app(self, run: RunInput, request: Request, dialect: Dialect) -> None:
-        """Answer what an MCP app in a frame asks of its server, which only looks like a run."""
+        """Respond to a request of an MCP app to its server, which has the form of a run."""
         last: RunFinished | RunFailed
         try:
             run = await self._conversations.authorize(run)
@@ -202,7 +202,7 @@ class AguiEndpoint(Transport):
             raise no_agent(run.agent_name, error.agents) from None
         except AuthenticationFailed:
             raise
-        except Exception as error:  # also of hooks: the client gets it without details
+        except Exception as error:  # even of hooks: clients get no details
             last = RunFailed(error=build_error_report(error))
         events = (RunStarted(run_id=run.run_id, thread_id=run.thread_id), last)
         encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
@@ -220,9 +220,9 @@ class AguiEndpoint(Transport):
         build = partial(Encoder, run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
         try:
             log, trace_id = await asyncio.shield(beginning)
-        except Exception as error:  # also of hooks and agents: the client gets it without details
+        except Exception as error:  # even of hooks and agents: clients get no details
             frames = build().feed([RunFailed(error=build_error_report(error))])
-            # this frame is in it, and has the task that has it: the request would stay in memory
+            # break the reference cycle with this frame, which would keep the request in memory
             error.__traceback__ = None
             await stream.write(b"".join(frames), last=True)
             return
@@ -237,7 +237,7 @@ class AguiEndpoint(Transport):
                 self._stop(run)
 
     def _begin_run(self, run: RunInput, request: Request) -> "asyncio.Task[_Start]":
-        """Start a run, even if its client does not wait for that."""
+        """Start a run in a task that survives a disconnect of the client."""
         task = asyncio.create_task(self._start_run(run, request))
         self._starting.add(task)
         task.add_done_callback(self._note)
@@ -245,23 +245,23 @@ class AguiEndpoint(Transport):
 
     def _note(self, task: "asyncio.Task[_Start]") -> None:
         self._starting.discard(task)
-        retrieve_exception(task)  # the client has left, and the runtime has logged it
+        retrieve_exception(task)  # the client is gone, and the runtime has logged the error
 
     async def _start_run(self, run: RunInput, request: Request) -> "_Start":
-        """Start a run; return its log, which may be forgotten as soon as the run has ended.
+        """Start a run and return its log, which may be deleted as soon as the run has ended.
 
-        For a request that came before, that is the log of the run that it began.
+        For a repeated request, that is the log of the run of the first one.
         """
         found, log = await self._conversations.start_once(run)
         if found is None:
-            request.starts_run = False  # so it is in the audit log as a request
+            request.starts_run = False  # so the audit log has it as a request
             return _Start(threads.split_log(log))
         return _Start(log, trace_ids.find_trace_id(found, request.headers, run.properties))
 
     async def _connect(
         self, key: threads.ThreadKey, agent: str, request: Request, dialect: Dialect
     ) -> None:
-        """Write a thread from its beginning, and go on with the run it is answering with."""
+        """Replay a thread from its beginning, then stream its active run."""
         runs, log = await self._conversations.history(key)
         async with self._stream(request) as stream:
             replay = threads.replay(key, runs, dialect, goes_on=log is not None)
@@ -300,24 +300,24 @@ class AguiEndpoint(Transport):
 
 
 class _Start(NamedTuple):
-    """A run that has started: its log, and its trace if the client asks for that."""
+    """A started run: its log, and its trace id if the client requests it."""
 
     log: Log
     trace_id: str = ""
 
 
 def _read_trace_id(beginning: "asyncio.Task[_Start]") -> str:
-    """Return the trace of a run if it has started: an answer's head does not wait for it."""
+    """Return the trace id of a run if it has started: the response head does not wait for it."""
     if not beginning.done() or beginning.cancelled() or beginning.exception() is not None:
         return ""
     return beginning.result().trace_id
 
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment of an event stream, which every client skips."""
+"""A comment in an event stream, which clients ignore."""
 
 _SOON = 1.0
-"""Seconds in which nearly every run has started, or is known not to."""
+"""Seconds in which nearly every run has started or failed to start."""
 
 _WITHOUT_BODY = {
     *("info", "inspect", "list threads", "follow threads"),
@@ -326,13 +326,13 @@ _WITHOUT_BODY = {
 
 
 def _build_encoder(key: threads.ThreadKey, first: Event, agent: str, dialect: Dialect) -> Encoder:
-    """Return an encoder for the run that begins with this event."""
+    """Return an encoder for the run whose first event this is."""
     assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
     return Encoder(key.id, first.run_id, agent=agent, dialect=dialect)
 
 
 async def _find_operation_name(request: Request) -> str:
-    """Return the operation name; read the body only if the URL does not tell."""
+    """Return the name of an operation; the body is only read if the URL does not name it."""
     if request.path:
         return from_path(request.method, request.path, request.query_string).name
     envelope = await request.json()
@@ -340,7 +340,7 @@ async def _find_operation_name(request: Request) -> str:
 
 
 async def _read_operation(request: Request) -> Operation:
-    """Return the operation that is asked for. Raises `Refusal`, and what `Request.body` raises."""
+    """Return the requested operation. Raises `Refusal`, and the errors of `Request.body`."""
     if not request.path:
         envelope = await request.json()
         if "method" in envelope:

@@ -1,4 +1,4 @@
-"""Errors that are answered by a status, in the words of CopilotKit's own server."""
+"""HTTP error responses, in the format of CopilotKit's own server."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,12 +15,12 @@ from copilot_runtime.transports.transport import Refusal
 
 
 def invalid(message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> Refusal:
-    """Return the refusal of a request that cannot be understood."""
+    """Return the refusal of a malformed request."""
     return Refusal(status, {"error": "invalid_request", "message": message}, headers)
 
 
 def no_agent(name: str, agents: Iterable[str]) -> Refusal:
-    """Return the refusal of an agent's name; the code and the names there are, are ours."""
+    """Return the refusal for an unknown agent; Node's body, with our `code` and `known`."""
     message = f"Agent '{name}' does not exist"
     body = {"error": "Agent not found", "message": message, "code": AgentNotFound.code}
     return Refusal(404, {**body, "known": sorted(agents)})

@@ -1,4 +1,4 @@
-"""Handlers of all operations but runs, which answer with a status and a value."""
+"""Handlers of the operations that do not start a run; they return a status and a body."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from copilot_runtime.api.adapter import Transcriber
 
 Answer = tuple[int, Any]
-"""The status and the body of an answer; None is no body."""
+"""The status and the body of a response; the body may be `None`."""
 
 
 class AgentNames:
-    """The agents of a runtime under the names that AG-UI clients call them by.
+    """Maps the names of agents for AG-UI clients to the agents of a runtime.
 
-    With `chat`, the plain chat is the agent `default`, where no other is called that.
+    With `chat`, the plain chat is the agent `default`, unless another agent has that name.
     """
 
     def __init__(self, conversations: Conversations, *, chat: bool) -> None:
@@ -40,34 +40,34 @@ class AgentNames:
         self._serves_chat = chat
 
     async def agents(self, caller: Caller) -> Mapping[str, Agent]:
-        """Return all that this caller may talk to."""
+        """Return the agents available to this caller, by name."""
         agents = await self._conversations.agents_for(caller)
         if not self._serves_chat or DEFAULT_AGENT in agents:
             return agents
         return {DEFAULT_AGENT: self._chat, **agents}
 
     async def resolve(self, requested_name: str, caller: Caller) -> str | None:
-        """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
+        """Return the runtime's name of an agent, `None` for the plain chat. Raises `Refusal`."""
         agents = await self.agents(caller)
         if requested_name not in agents:
             with suppress(AgentNotFound):
-                await self._conversations.agent(requested_name, caller)  # it may be known why
+                await self._conversations.agent(requested_name, caller)  # raises a known reason
             raise no_agent(requested_name, agents)
         return None if agents[requested_name] is self._chat else requested_name
 
 
 _REFUSALS: Mapping[Name, str] = {
     "annotate": "This server does not offer annotations; that is a part of CopilotKit's cloud.",
-    "subscribe": "This server tells no WebSocket of changes: its setting realtime_url is off.",
+    "subscribe": "Thread subscriptions are disabled: the setting realtime_url is off.",
 }
 """Messages for operations that are not available."""
 
 _RUNS_AT_ONCE = 50
-"""Runs of a thread that are written before others have their turn; some milliseconds."""
+"""Runs of a thread that are encoded before other tasks get a turn; takes some milliseconds."""
 
 
 class Answers:
-    """Performs the operations that start no run."""
+    """Executes the operations that do not start a run."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Answers:
         self._push = push
 
     async def of(self, operation: Operation, caller: Caller, *, socket_url: str = "") -> Answer:
-        """Perform an operation. Raises `Refusal`, `BadRequest` or `CopilotError`.
+        """Execute an operation. Raises `Refusal`, `BadRequest` or `CopilotError`.
 
-        `socket_url` is where this caller is told of changes of threads; empty for nowhere.
+        `socket_url` is the URL of this caller's thread subscriptions; empty if there are none.
         """
         match operation.name:
             case "info":
@@ -150,7 +150,7 @@ class Answers:
                 return 422, {"error": _REFUSALS.get(operation.name, "This is not offered.")}
 
     async def _list_events(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
-        """Return what happened in a thread as a JSON list, without holding up others for long."""
+        """Return the events of a thread as a JSON list; pause for other tasks in between."""
         pieces: list[bytes] = []
         for number, piece in enumerate(threads.events(key, runs, self._dialect), 1):
             if piece:
@@ -175,7 +175,7 @@ class Answers:
 
 
 def _changes(body: Any) -> tuple[str | None, bool | None]:
-    """Read what is to change of a thread. Raises `Misuse`."""
+    """Decode the changes to a thread: name and archived flag. Raises `Misuse`."""
     fields: Mapping[str, Any] = as_object(body)
     name, archived = fields.get("name"), fields.get("archived")
     if name is not None and not isinstance(name, str):
@@ -196,17 +196,17 @@ def build_info(
 ) -> dict[str, Any]:
     """Return the body of `/info`, which is also that of `{"method": "info"}`.
 
-    `info` has the fields of extensions. It has nothing of MCP Apps, as in Node: pages always draw
-    these.
+    `info` has the fields of extensions. MCP apps are not mentioned, as in Node: frontends always
+    render them.
 
-    It sends no licence status: nothing here needs a licence, and none is claimed. The name
+    No licence status is sent: this runtime needs no licence, and claims none. The name
     `intelligence` is the client's: it opens its socket for threads at that URL, in any mode.
     """
     threads = {
         "list": True,
         "inspect": True,
         "mutations": True,
-        "realtimeMetadata": False,  # whether the chat is told of runs
+        "realtimeMetadata": False,  # whether chats are notified of runs
     }
     return {
         "version": __version__,

@@ -1,6 +1,6 @@
-"""The REST routes as `/docs` describes them; the endpoint reads and answers the requests.
+"""REST routes with models for `/docs`; the endpoint itself parses requests and responds.
 
-It responds without a detour through the models; a test compares them.
+It does not use the models; a test compares them with its responses.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Thread(_Model):
 
 
 class ThreadPage(_Model):
-    """Threads, the latest first; `nextCursor` leads to the next page."""
+    """A page of threads, latest first; `nextCursor` is the cursor of the next page."""
 
     threads: list[Thread]
     next_cursor: str | None = Field(alias="nextCursor", examples=[None])
@@ -49,14 +49,14 @@ class ThreadPage(_Model):
 
 
 class ThreadChange(_Model):
-    """What is to change of a thread: one of the two, or both."""
+    """The changes to a thread: its name, its archived flag, or both."""
 
     name: str | None = Field(default=None, examples=["A trip to Rome"])
     archived: bool | None = Field(default=None, examples=[False])
 
 
 class ThreadMessages(_Model):
-    """The messages of a thread, as the inspector of CopilotKit reads them."""
+    """The messages of a thread, in the format of CopilotKit's inspector."""
 
     messages: list[dict[str, Any]] = Field(
         examples=[[{"id": "m1", "role": "user", "content": "Hello!"}]]
@@ -64,7 +64,7 @@ class ThreadMessages(_Model):
 
 
 class ThreadEvents(_Model):
-    """What happened in a thread, as AG-UI events."""
+    """The AG-UI events of a thread."""
 
     events: list[dict[str, Any]] = Field(
         examples=[[{"type": "RUN_STARTED", "threadId": "thread-1", "runId": "run-1"}]]
@@ -72,20 +72,20 @@ class ThreadEvents(_Model):
 
 
 class ThreadState(_Model):
-    """The state that the agent of a thread had last; null if it never had one."""
+    """The latest state of the thread's agent; null if there is none."""
 
     state: Any = Field(examples=[{"city": "Paris"}])
 
 
 class ThreadDeletion(_Model):
-    """The thread that is gone."""
+    """The id of the deleted thread."""
 
     thread_id: str = Field(alias="threadId", examples=["thread-1"])
     deleted: Literal[True]
 
 
 class ThreadArchival(_Model):
-    """The thread that is archived."""
+    """The id of the archived thread."""
 
     thread_id: str = Field(alias="threadId", examples=["thread-1"])
     archived: Literal[True]
@@ -96,7 +96,7 @@ class Resume(BaseModel):
 
     interrupt_id: str = Field(alias="interruptId", examples=["interrupt-1"])
     status: Literal["resolved", "cancelled"] = Field(
-        default="resolved", description="cancelled where the person gave no answer."
+        default="resolved", description="cancelled if the person did not answer."
     )
     payload: Any = Field(
         default=None,
@@ -106,7 +106,7 @@ class Resume(BaseModel):
 
 
 class RunAgentInput(BaseModel):
-    """What an AG-UI client sends to begin a run; fields that are not known are passed over."""
+    """The request of an AG-UI client to start a run; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -116,10 +116,10 @@ class RunAgentInput(BaseModel):
         examples=[[{"id": "m1", "role": "user", "content": "Hello!"}]]
     )
     tools: list[dict[str, Any]] = Field(
-        default=[], description="What the page can do.", examples=[[]]
+        default=[], description="The tools of the page.", examples=[[]]
     )
     context: list[dict[str, Any]] = Field(
-        default=[], description="What the page shows.", examples=[[]]
+        default=[], description="The context that the page provides.", examples=[[]]
     )
     state: Any = Field(default=None, examples=[{}])
     forwarded_props: dict[str, Any] | None = Field(
@@ -137,7 +137,7 @@ class RunAgentInput(BaseModel):
         examples=["1.0"],
     )
     parent_run_id: str | None = Field(
-        default=None, alias="parentRunId", description="The run before.", examples=[None]
+        default=None, alias="parentRunId", description="The id of the parent run.", examples=[None]
     )
 
 
@@ -150,7 +150,7 @@ class AgentInfo(_Model):
 
 
 class Info(BaseModel):
-    """The agents of the caller by their names, and what the server supports."""
+    """The agents available to the caller by name, and the features of the server."""
 
     version: str = Field(examples=["0.1.0"])
     agents: dict[str, AgentInfo] = Field(
@@ -162,7 +162,7 @@ class Info(BaseModel):
 
 
 class StopResult(_Model):
-    """Whether a run was stopped; `message` says why none was, `interrupt` how it ended."""
+    """Whether a run was stopped, with a `message` if none was, or the `interrupt` that ended it."""
 
     stopped: bool = Field(examples=[True])
     message: str | None = Field(default=None, examples=[None])
@@ -173,7 +173,7 @@ class StopResult(_Model):
 
 
 class StopRequest(_Model):
-    """Which run is to stop; without a body, the one that is answering."""
+    """The run to stop; without a body, the active run of the thread."""
 
     run_id: str | None = Field(default=None, alias="runId", examples=["run-1"])
 
@@ -187,7 +187,7 @@ class Recording(_Model):
 
 
 class Transcript(_Model):
-    """What was said in a recording of `size` bytes."""
+    """The transcript of a recording of `size` bytes."""
 
     text: str = Field(examples=["Book a flight to Paris"])
     size: int = Field(examples=[16])
@@ -195,11 +195,11 @@ class Transcript(_Model):
 
 
 class ThreadListQuery(BaseModel):
-    """Which threads to list."""
+    """The query parameters of a thread list."""
 
     agent_id: str = Field("", alias="agentId", description="Only threads of this agent.")
-    limit: str = Field("50", description="Most threads of the page.")
-    cursor: str = Field("", description="The nextCursor of the page before.")
+    limit: str = Field("50", description="Maximum number of threads per page.")
+    cursor: str = Field("", description="The nextCursor of the previous page.")
     archived: str = Field(
         "false", alias="includeArchived", description="true lists archived threads too."
     )
@@ -211,7 +211,7 @@ AgentId = Annotated[str, Path(examples=["default"])]
 
 
 def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes below the URL `path`; `router` answers their operations."""
+    """Return the routes below the URL `path`; `router` handles their requests."""
     return [*_declare_threads(path, router), *_declare_agents(path, router)]
 
 
@@ -219,17 +219,17 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 def _declare_threads(threads: APIRouter) -> None:
     @threads.get("/threads", response_model=ThreadPage)
     async def list_threads(query: Annotated[ThreadListQuery, Query()]) -> None:
-        """List threads, the latest first."""
+        """List threads, latest first."""
 
     @threads.patch(
         "/threads/{thread}", response_model=Thread, openapi_extra=describe_body(ThreadChange)
     )
     async def change_thread(thread: ThreadId) -> None:
-        """Rename a thread, archive it, or take it out of the archive."""
+        """Rename, archive or unarchive a thread."""
 
     @threads.delete("/threads/{thread}", response_model=ThreadDeletion)
     async def delete_thread(thread: ThreadId) -> None:
-        """Delete a thread for good; a run that goes on there is ended."""
+        """Delete a thread permanently; its active run is stopped."""
 
     @threads.post("/threads/{thread}/archive", response_model=ThreadArchival)
     async def archive_thread(thread: ThreadId) -> None:
@@ -245,18 +245,18 @@ def _declare_threads(threads: APIRouter) -> None:
 
     @threads.get("/threads/{thread}/state", response_model=ThreadState)
     async def read_state(thread: ThreadId) -> None:
-        """Read the state that the agent of a thread had last."""
+        """Read the latest state of the thread's agent."""
 
 
 @declare_routes("agents")
 def _declare_agents(agents: APIRouter) -> None:
     @agents.get("/info", response_model=Info)
     async def info() -> None:
-        """List the agents of the caller, and what the server supports."""
+        """List the agents available to the caller, and the features of the server."""
 
     @agents.post("/transcribe", response_model=Transcript, openapi_extra=describe_body(Recording))
     async def transcribe() -> None:
-        """Turn a recording into text."""
+        """Transcribe a recording."""
 
     @agents.post(
         "/agent/{agent}/stop/{thread}",
@@ -274,22 +274,22 @@ def _declare_agents(agents: APIRouter) -> None:
 
     @agents.post("/agent/{agent}/run", **stream)
     async def run(agent: AgentId) -> None:
-        """Start a run, which goes on when its client leaves."""
+        """Start a run, which continues if its client disconnects."""
 
     @agents.post("/agent/{agent}/connect", **stream)
     async def connect(agent: AgentId) -> None:
-        """Read a thread from its beginning, and the answer that is still being written.
+        """Replay a thread from its beginning, and stream its active run.
 
-        The body is that of a run, in which `messages` may be empty: only `threadId` counts.
+        The body is that of a run, in which `messages` may be empty: only `threadId` is used.
         """
 
     @agents.post("/agent/{agent}/suggest", **stream)
     async def suggest(agent: AgentId) -> None:
-        """Ask for suggestions; nothing is stored."""
+        """Request suggestions, which are not stored."""
 
     @agents.get("/threads/changes", tags=["threads"], response_class=Response, responses=_EVENTS)
     async def follow_threads(query: Annotated[ThreadListQuery, Query()]) -> None:
-        """List threads, and tell what changes, as events: `threads`, then `thread` and `run`."""
+        """List threads and stream changes, as the events `threads`, then `thread` and `run`."""
 
     @agents.post("/agent/{agent}/ask", **stream)
     async def ask(agent: AgentId) -> None:

@@ -1,4 +1,4 @@
-"""Which operation a request asks for: by its path, or by the envelope of the single endpoint."""
+"""Map requests to operations, by their path or by the envelope of the single endpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ Name = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What to do. `query` is that of the URL, `body` what came with an envelope."""
+    """A requested operation. `query` is from the URL, `body` from an envelope or the request."""
 
     name: Name
     agent: str = ""
@@ -44,7 +44,7 @@ class Operation:
     body: Any = None
 
     def with_body(self, body: Any) -> "Operation":
-        """Return the same with what came in the body."""
+        """Return a copy of the operation with this body."""
         return Operation(
             name=self.name, agent=self.agent, thread=self.thread, query=self.query, body=body
         )
@@ -65,7 +65,7 @@ SCOPES: Mapping[Name, str] = {
     "delete thread": "threads:write",
     "clear threads": "threads:write",
 }
-"""What operations need. Runs are not among them: what forbids one is an event of its stream."""
+"""The scopes that operations require. An unauthorised run gets an event in its stream."""
 
 READS: frozenset[Name] = frozenset(
     {
@@ -73,7 +73,7 @@ READS: frozenset[Name] = frozenset(
         *("read messages", "read events", "read state"),
     }
 )
-"""Operations that change nothing."""
+"""Operations without side effects."""
 
 REST_ROUTES: Mapping[str, Mapping[str, Name]] = {
     "info": {"GET": "info"},
@@ -111,7 +111,7 @@ _BY_METHOD: Mapping[str, Name] = {
 
 
 def from_path(method: str, path: str, query: str = "", body: Any = None) -> Operation:
-    """Read a request of the REST kind; `path` begins after the base and is still encoded.
+    """Return the operation of a REST route; `path` is relative and still percent-encoded.
 
     Raises `Refusal`: 404 for an unknown path, 405 for a wrong method.
     """
@@ -132,7 +132,7 @@ def from_path(method: str, path: str, query: str = "", body: Any = None) -> Oper
 
 
 def from_envelope(envelope: Mapping[str, Any]) -> Operation:
-    """Read a request to the single endpoint: `{method, params, body}`. Raises `Refusal`."""
+    """Return the operation in an envelope `{method, params, body}`. Raises `Refusal`."""
     method = envelope.get("method")
     params = envelope.get("params")
     if not isinstance(params, dict):
@@ -142,7 +142,7 @@ def from_envelope(envelope: Mapping[str, Any]) -> Operation:
     if method == "resource/request":
         path = _parameter(params, "path")
         path, _, query = path.partition("?")
-        if path.strip("/").partition("/")[0] != "threads":  # all else has a method of its own
+        if path.strip("/").partition("/")[0] != "threads":  # other resources have their own methods
             raise invalid(f"Unsupported resource {path[:100]!r}")
         return from_path(_parameter(params, "httpMethod"), path, query, envelope.get("body"))
     name = _BY_METHOD.get(method)

@@ -1,4 +1,4 @@
-"""Threads as the client's `useThreads` and its inspector read them."""
+"""Threads in the formats of the client's `useThreads` and its inspector."""
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -36,7 +36,7 @@ _INCOMPLETE = RunFailed(
         "This answer is not complete: another server is giving it, or one that stopped."
     ).report()
 )
-"""How a run is shown whose end is nowhere yet. It is not kept: the end may still come."""
+"""The end shown for a run without one. It is not stored, because the real end may follow."""
 
 
 def thread_key(caller: Caller, id: str) -> ThreadKey:
@@ -44,7 +44,7 @@ def thread_key(caller: Caller, id: str) -> ThreadKey:
 
 
 def thread_query(caller: Caller, query: Mapping[str, str]) -> ThreadQuery:
-    """Read the query of a list of threads. Raises `BadRequest`."""
+    """Decode the query parameters of a thread list. Raises `BadRequest`."""
     limit = query.get("limit") or "50"
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9:
         raise BadRequest(f"The query parameter limit must be a number, not {limit[:40]!r}.")
@@ -81,7 +81,7 @@ def thread(found: Thread) -> dict[str, Any]:
 
 
 def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
-    """Return a thread's messages in the inspector's form, which names calls its own way."""
+    """Return a thread's messages in the format of the inspector, whose calls differ from AG-UI."""
     found = fold_thread(run.events for run in runs)
     return [_inspect(message) for message in encode_messages(found)]
 
@@ -96,13 +96,13 @@ def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> Itera
 def replay(
     key: ThreadKey, runs: Sequence[StoredRun], dialect: Dialect, *, goes_on: bool
 ) -> Iterator[bytes]:
-    """Yield the frames of all stored runs, for a client that is to show the thread.
+    """Yield the frames of all stored runs, to show the thread in a client.
 
-    After an error clients before 1.71 take nothing more, so a run that failed looks finished
-    unless it is the last: its text is there, and its error has been shown when it happened.
-    One that was stopped stays so for clients of AG-UI 1.0, for whom that is no error.
-    With `goes_on`, the run that is under way follows. Any other without an end gets one. The
-    last run asks what is still open, even if another one asked it; nothing else is asked again.
+    Clients before 1.71 ignore everything after an error, so a failed run appears as finished unless
+    it is the last one: its text is there, and its error was shown when it occurred. A stopped run
+    appears as stopped to clients of AG-UI 1.0, for which that is not an error. With `goes_on`, the
+    active run follows. Any other run without an end gets one. The last run repeats the questions
+    that are still open, even those of an earlier run; no other questions are repeated.
     """
     asking = None if goes_on else find_asking_run(runs)
     for number, run in enumerate(runs, 1):
@@ -121,11 +121,11 @@ def replay(
             for part in _split(event):
                 frames = encoder.feed((part,))
                 while frames:
-                    yield frames.pop(0)  # and hold none that the client has
+                    yield frames.pop(0)  # without keeping frames that were sent
 
 
 async def split_log(log: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
-    """Yield a log in parts that a slow reader may hold."""
+    """Yield a log in parts small enough for a slow reader to hold."""
     async with aclosing(log) as batches:
         async for cursor, events in batches:
             for event in events:
@@ -134,7 +134,7 @@ async def split_log(log: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, N
 
 
 def _split(event: Event) -> Iterator[Event]:
-    """Yield an event in parts that a slow reader may hold; most are one."""
+    """Yield an event in parts small enough for a slow reader; most events are a single part."""
     match event:
         case TextMessageContent(content=text) | ReasoningContent(content=text) if len(text) > _PART:
             for start in range(0, len(text), _PART):
@@ -147,7 +147,7 @@ def _split(event: Event) -> Iterator[Event]:
 
 
 def _is_shown_as_success(last: Event, dialect: Dialect) -> bool:
-    """Return whether a run that did not end well is shown as one that did, where others follow."""
+    """Return whether a failed run is shown as finished if other runs follow."""
     return isinstance(last, RunFailed) and (dialect.legacy or last.error.code != Cancelled.code)
 
 
@@ -158,7 +158,7 @@ def _frames(
 
 
 def state(runs: Sequence[StoredRun]) -> Any:
-    """Return the state the thread's agent had last; None if it never had one."""
+    """Return the latest state of the thread's agent, or `None` if there is none."""
     for run in reversed(runs):
         for event in reversed(run.events):
             if isinstance(event, AgentState) and event.agent in ("", run.agent):

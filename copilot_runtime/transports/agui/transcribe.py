@@ -1,7 +1,7 @@
-"""`transcribe`: a recording comes in a form or as base64 in JSON, its text goes out.
+"""`transcribe`: convert a recording, as a form or as base64 in JSON, to text.
 
-Statuses, words and sentences are those of the Node runtime 1.74, whose clients know them: an
-error is `{error, message, retryable}`. Unlike Node we do not guess the error from its text.
+Statuses, codes and messages are those of the Node runtime 1.74, which its clients know: an error
+is `{error, message, retryable}`. Unlike Node, we do not guess the error from its text.
 """
 
 import logging
@@ -25,7 +25,7 @@ from copilot_runtime.transports.form import FormFile, parse_form
 logger = logging.getLogger(__name__)
 
 Answer = tuple[int, dict[str, Any]]
-"""The status and the body of an answer."""
+"""The status and the body of a response."""
 
 _TYPES = (
     "audio/mpeg",
@@ -52,10 +52,10 @@ class _Problem(Exception):
 async def transcribe(
     transcriber: Transcriber | None, body: Any, content_type: str | None = None
 ) -> Answer:
-    """Return the answer to `POST /transcribe`; without a content type, `body` is decoded JSON.
+    """Return the response to `POST /transcribe`; without a content type, `body` is decoded JSON.
 
-    A form has the file `audio`. JSON is `{audio, mimeType, filename?}`; `audio` is base64, or a
-    `data:` URL of it.
+    A form has the file `audio`. JSON is `{audio, mimeType, filename?}`; `audio` is base64 or a
+    `data:` URL with it.
     """
     try:
         if transcriber is None:
@@ -115,7 +115,7 @@ async def _transcribe(transcriber: Transcriber, upload: FormFile) -> Answer:
     except CopilotError as error:
         logger.warning("No transcript: %s%s", error.message, f" ({error.hint})" * bool(error.hint))
         raise _problem(error) from error
-    except Exception as error:  # a transcriber is somebody else's code
+    except Exception as error:  # a transcriber is third-party code
         logger.exception("No transcript")
         message = "The transcription failed. The server's log says why."
         raise _Problem(500, "provider_error", message, retryable=True) from error
@@ -129,7 +129,7 @@ def _problem(error: CopilotError) -> _Problem:
         case RateLimited():
             message = "Rate limited. Please try again later."
             return _Problem(429, "rate_limited", message, retryable=True)
-        case AuthenticationFailed():  # what a provider says about a key is not for everybody
+        case AuthenticationFailed():  # the provider's message about a key is not for clients
             message = "Authentication failed with transcription provider"
             return _Problem(401, "auth_failed", message)
         case ConfigurationFailed():
@@ -149,7 +149,7 @@ def _build_missing_service() -> _Problem:
 
 
 def _decode_base64(audio: str) -> bytes:
-    """Read base64 as browsers do: blanks and missing padding do not matter."""
+    """Decode base64 as browsers do, ignoring whitespace and missing padding."""
     if audio.startswith("data:"):
         audio = audio.partition(",")[2]
     audio = "".join(audio.split()).rstrip("=")

@@ -21,7 +21,7 @@ CONTEXT = "copilot_runtime.context"
 
 @dataclass(slots=True)
 class Context:
-    """One request. `started` collects the runs that end with it."""
+    """The context of one request; `started` are the runs that end with it."""
 
     request: Request
     services: Services
@@ -32,27 +32,27 @@ class Context:
     max_items: int
     max_values: int
     fields: dict[str, int] = field(default_factory=dict[str, int])
-    """How many fields of each part of the schema this request has asked for."""
+    """Number of fields that this request has selected, by part of the schema."""
     started: list[Run] = field(default_factory=list[Run])
     trace_id: str = ""
     """The id of the trace of the started run, if the client requests it."""
     operations: int = 0
-    """How many are answered at the moment, over a WebSocket."""
+    """Number of active operations, over a WebSocket."""
 
     def check_size(
         self, document: DocumentNode, operation_name: str | None, variables: Mapping[str, Any]
     ) -> None:
-        """Raise `LimitExceeded` for variables that are too large to be read."""
+        """Raise `LimitExceeded` for variables that exceed the limits on messages and items."""
         inputs = find_inputs(document, operation_name, variables)
         check_inputs(inputs, max_messages=self.max_messages, max_items=self.max_items)
 
     def count_field(self, part: str, most: int) -> None:
-        """Count one more field of a part. Raises `LimitExceeded` for too many in one request."""
+        """Count one more field of a part. Raises `LimitExceeded` above `most` per request."""
         self.fields[part] = count = self.fields.get(part, 0) + 1
         if count > most:
             raise LimitExceeded(f"A request may ask for {most} fields of {part}.")
 
     def stop_runs(self) -> None:
-        """Stop the runs that end with the request, also those that are still starting."""
+        """Stop the runs that end with the request, including those that are still starting."""
         for run in self.started:
             run.stop()

@@ -1,4 +1,4 @@
-"""From the v1 client's input to one `RunInput`."""
+"""Decode the v1 client's input to a `RunInput`."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ def run_input(
     *,
     detached: bool = False,
 ) -> RunInput:
-    """Translate a request. Raises `LimitExceeded` for one with too much of something."""
+    """Decode the request of a run. Raises `LimitExceeded` if it exceeds a limit of the settings."""
     check_length(data.messages, context.max_messages)
     _check_counts(data, context.max_items)
     session = data.agent_session or None
@@ -96,7 +96,7 @@ def run_input(
 
 
 def _check_counts(data: GenerateCopilotResponseInput, most: int) -> None:
-    """Raise `LimitExceeded` for more of anything than the settings allow."""
+    """Raise `LimitExceeded` if the request has more items of a kind than the settings allow."""
     check_count(len(data.frontend.actions), most, "actions")
     check_count(len(data.context or ()), most, "items of context")
     check_count(len(data.agent_states or ()), most, "states of agents")
@@ -104,7 +104,7 @@ def _check_counts(data: GenerateCopilotResponseInput, most: int) -> None:
 
 
 def _decode_message(item: MessageInput, max_values: int) -> Message | None:
-    """Translate one message; one that cannot be read is skipped, as by Node."""
+    """Decode one message; return `None` for one that is malformed, as Node does."""
     if text := item.text_message:
         return TextMessage(
             id=item.id,
@@ -181,7 +181,7 @@ def _decode_parameters(item: ForwardedParametersInput | None) -> Parameters:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None  # zero is a value like any other
+    return value if isinstance(value, int | float) else None  # zero is a valid value
 
 
 def _decode_agents(data: GenerateCopilotResponseInput, max_values: int) -> dict[str, AgentInput]:
@@ -220,7 +220,7 @@ def _decode_extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
 
 
 def _check_values(text: str, what: str, most: int) -> None:
-    """Raise `LimitExceeded` for a text that holds JSON of more values than the settings allow."""
+    """Raise `LimitExceeded` for JSON text with more values than the settings allow."""
     if len(text) > most and has_more_values(text.encode(errors="replace"), most):
         error = LimitExceeded(
             f"{what} has more than {most} values.", hint="Raise max_values in the settings."
@@ -238,7 +238,7 @@ def _is_json(text: str) -> bool:
 
 
 def _decode_object(text: str, what: str) -> dict[str, Any]:
-    """Read a JSON object that the client sends as text; anything else counts as empty."""
+    """Decode a JSON object that the client sends as a string; anything else counts as empty."""
     if not text:
         return {}
     try:

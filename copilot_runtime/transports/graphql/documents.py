@@ -1,8 +1,8 @@
 """Parse, validate and plan GraphQL documents, with a cache, and find the scopes that they need.
 
-Parsing and validating the v1 client's document takes 5 ms, more than everything else in a
-short chat together; every client sends the same few documents. What a stranger writes may take
-longer, so that it happens in a thread, beside all other requests and one document at a time.
+Parsing and validating the v1 client's document takes 5 ms, more than everything else in a short
+chat together, but clients only send a few different documents. Other documents may take longer, so
+they are parsed one at a time in a separate thread, without blocking other requests.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _CACHE_SIZE = 64
 """Size of the LRU cache of documents. One takes up to 1 MB."""
 
 _LONGEST_REMEMBERED = 20_000
-"""Characters of a document that is remembered; those of CopilotKit's clients have 3,300."""
+"""Maximum number of characters of a cached document; CopilotKit's clients send 3,300."""
 
 _MAX_ROOT_FIELDS = 4
 """Each root field of a mutation may start a run, and each run costs tokens."""
@@ -61,12 +61,11 @@ class Document:
 
 
 class Documents:
-    """Documents by their text, of at most `max_length` characters and `max_tokens` tokens.
+    """A cache of documents of at most `max_length` characters and `max_tokens` tokens, by text.
 
-    `max_depth`, `max_aliases` and `max_repeats` bound each operation: fields of one name are
-    compared, each with each (240 of them cost half a second; the client's chat has 34). What may
-    be asked of the schema itself is bounded by `IntrospectionLimitsRule`.
-    Valid documents are remembered.
+    `max_depth`, `max_aliases` and `max_repeats` limit each operation: validation compares all
+    fields of one name with each other (240 take half a second; the client's chat has 34).
+    `IntrospectionLimitsRule` limits introspection. Only valid documents are cached.
     """
 
     def __init__(
@@ -93,10 +92,10 @@ class Documents:
         self._reader = ThreadPoolExecutor(1, "graphql-documents")
 
     async def get(self, text: str) -> Document:
-        """Return a document by its text."""
+        """Return the parsed document of a text, from the cache if possible."""
         if (document := self._recall(text)) is not None:
             return document
-        if len(text) > self.max_length:  # a parser reads every character, also of comments
+        if len(text) > self.max_length:  # a parser reads every character, even of comments
             message = (
                 f"The document has {len(text)} characters; {self.max_length} are allowed. "
                 "Send values in the variables."
@@ -106,7 +105,7 @@ class Documents:
         return await loop.run_in_executor(self._reader, self._read_once, text)
 
     def _recall(self, text: str) -> Document | None:
-        """Return a document that is remembered, which makes it the most recently used."""
+        """Return a cached document, and mark it as the most recently used; `None` if absent."""
         with self._lock:
             document = self._known.pop(text, None)
             if document is not None:
@@ -120,7 +119,7 @@ class Documents:
                 del self._known[next(iter(self._known))]
 
     def plan(self, document: Document, operation_name: str | None) -> Plan | None:
-        """Return the plan of an operation, if it has the shape that can be planned."""
+        """Return the plan of an operation, or `None` if its shape is not supported."""
         if operation_name not in document.plans:
             assert document.node is not None
             document.plans[operation_name] = compile_plan(
@@ -129,7 +128,7 @@ class Documents:
         return document.plans[operation_name]
 
     def _read_once(self, text: str) -> Document:
-        """Parse a document, unless another request did so while this one waited."""
+        """Parse a document, unless another request has done so in the meantime."""
         if (document := self._recall(text)) is not None:
             return document
         document = self._read(text)
@@ -142,7 +141,7 @@ class Documents:
             node = parse(text, max_tokens=self.max_tokens)
         except GraphQLError as error:
             return Document(None, [error], parsed=False)
-        if errors := self._limits(node):  # before validation, which a large document makes slow
+        if errors := self._limits(node):  # before validation, which is slow for large documents
             return Document(None, errors)
         return Document(node, validate(self.schema, node, self._rules, max_errors=20))
 
@@ -173,10 +172,10 @@ class Documents:
 
 
 class _Size(NamedTuple):
-    """What a selection amounts to with its fragments spread out.
+    """The size of a selection, with its fragments expanded.
 
-    `fields` are those at its top and `names` what they are called in the response. `repeats`
-    counts the fields below them whose name another field beside them has.
+    `fields` is the number of its top-level fields, and `names` are their response keys. `repeats`
+    counts the nested fields with the same response key as a sibling.
     """
 
     depth: int = 0
@@ -191,7 +190,7 @@ class _Size(NamedTuple):
 
 
 class _Measure:
-    """Measures the selections of a document, each fragment only once."""
+    """Measures the selections of a document; the size of each fragment is computed once."""
 
     def __init__(self, document: DocumentNode) -> None:
         self._fragments = {
@@ -233,16 +232,14 @@ class _Measure:
 
     def _fragment(self, name: str) -> _Size:
         if name not in self._known:
-            self._known[name] = (
-                _Size()
-            )  # for a fragment that contains itself: no valid document has one
+            self._known[name] = _Size()  # for a recursive fragment, which validation rejects
             if (selection_set := self._fragments.get(name)) is not None:
                 self._known[name] = self.selection(selection_set)
         return self._known[name]
 
 
 _MOST = {"__schema": 1, "__type": 8}
-"""Fields at the root. Some tools first ask what each of the 8 types of introspection has."""
+"""Limits of the root fields. Some tools first query each of the 8 introspection types."""
 
 _PATCHES = ("defer", "stream")
 
@@ -250,9 +247,9 @@ _PATCHES = ("defer", "stream")
 class IntrospectionLimitsRule(ValidationRule):
     """A validation rule that limits introspection.
 
-    `__schema` and `__type` are counted in the operations and fragments of a document. Below them
-    nothing may have an alias, and nothing may come later: an alias repeats a list, and each patch
-    costs more than what it brings. How often lists are nested is bounded by graphql-core.
+    It limits the number of `__schema` and `__type` fields in a document. Below them, it rejects
+    aliases, which repeat a list, and `@defer` and `@stream`, whose patches cost more than their
+    content. graphql-core limits the nesting of lists.
     """
 
     def __init__(self, context: ValidationContext) -> None:
@@ -302,7 +299,7 @@ _SCOPES: Mapping[str, str] = {
 def require_scopes(document: DocumentNode, operation_name: str | None, identity: Identity) -> None:
     """Raise `Forbidden` if a field of an operation needs a scope that the caller lacks."""
     if identity.permissions >= USER_SCOPES:
-        return  # nearly everybody: what is for operators alone is decided where it is read
+        return  # the usual case; operator data checks its own scope
     operation = get_operation_ast(document, operation_name)
     if operation is None:
         return
@@ -315,7 +312,7 @@ def require_scopes(document: DocumentNode, operation_name: str | None, identity:
 
 
 def name_operation(document: DocumentNode, operation_name: str | None, request: Request) -> None:
-    """Say in a request what an operation asks for: for the audit log."""
+    """Record in a request which operation it executes, for the audit log."""
     operation = get_operation_ast(document, operation_name)
     if operation is None:
         return
@@ -337,7 +334,7 @@ def _find_fragments(document: DocumentNode) -> dict[str, SelectionSetNode]:
 def _list_fields(
     selection_set: SelectionSetNode, fragments: dict[str, SelectionSetNode]
 ) -> Iterator[str]:
-    """Yield the names of fields, each fragment only once: it is taken out of `fragments`."""
+    """Yield the names of fields; `fragments` is emptied, so that each is expanded only once."""
     for node in selection_set.selections:
         match node:
             case FieldNode():

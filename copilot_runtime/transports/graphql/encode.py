@@ -1,7 +1,7 @@
 """Encode the log of a run as the patches of a planned response.
 
-Patches are those of the 2022 draft of incremental delivery, which urql 5 reads: every patch
-carries its whole path, and for list items the path ends with the index of the first one.
+The patches follow the 2022 draft of incremental delivery, which urql 5 implements: every patch has
+its full path, and for list items the path ends with the index of the first one.
 Source: https://github.com/graphql/graphql-wg/blob/main/rfcs/DeferStream.md (as of 2022-08-24).
 """
 
@@ -40,14 +40,14 @@ from copilot_runtime.transports.graphql.types import message_status, response_st
 _NO_MORE = b'{"hasNext":false}'
 
 _LATE_FIELDS = {"runId", "extensions"}
-"""The fields of the response that may be known only once the run has begun."""
+"""Fields of the response that may be unknown until the run has started."""
 
 
 @dataclass(slots=True)
 class _Open:
     """A message that may still grow. `tail` is the path of its stream, up to the index.
 
-    `deferred` are the fields that are written once it has ended.
+    `deferred` are the fields to write when it has ended.
     """
 
     output: BaseMessageOutput
@@ -58,7 +58,7 @@ class _Open:
 
 
 class Encoder:
-    """Turns batches of events into payloads, as JSON bytes; framing is not its business."""
+    """Encodes batches of events as payloads of JSON bytes, without their framing."""
 
     def __init__(self, plan: Plan, response: CopilotResponse) -> None:
         self._plan = plan
@@ -73,7 +73,7 @@ class Encoder:
         self.ended = False
 
     def begin(self, extensions: Mapping[str, Any] | None = None) -> bytes:
-        """Return the first payload: the head of the response, with its lists still empty."""
+        """Return the first payload: the head of the response, with empty lists."""
         head = {
             field.key: []
             if field in (self._plan.messages, self._plan.meta_events)
@@ -86,8 +86,8 @@ class Encoder:
     def feed(self, events: Sequence[Event]) -> list[bytes]:
         """Return the payloads for a batch of events, to be sent in one write.
 
-        Every patch is a payload of its own, so that a client shows each step of the answer;
-        only pieces of one message that came together share a patch.
+        Each patch is a separate payload, so that a client shows each step of the answer; only
+        chunks of one message from the same batch share a patch.
         """
         for event in events:
             self._encode(event)
@@ -146,7 +146,7 @@ class Encoder:
         field = self._plan.messages
         if field is None or field.selection is None:
             return
-        if output.id in self._open:  # an id used again begins a new message
+        if output.id in self._open:  # a reused id starts a new message
             self._end_message(output.id, None)
         type_name = type(output).__name__
         path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._messages)
@@ -171,9 +171,9 @@ class Encoder:
             self._add_data(message.deferred, message.output, message.path, status)
 
     def _add_custom(self, event: Custom) -> None:
-        """Add what is not known for the first payload: where an assistant keeps the conversation.
+        """Add the ids of an assistant's conversation, which are unknown at the first payload.
 
-        Node waits with its first payload instead, for the assistant to begin.
+        Node delays its first payload instead, until the assistant has started.
         """
         if (found := self._response.read_extensions(event)) is None:
             return

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class GraphQLEndpoint(Transport):
-    """Answers CopilotKit v1 at the URL itself.
+    """Responds to CopilotKit v1 at the URL itself.
 
-    The GraphQL libraries and the schema take 0.3 s to load. That happens when the application
-    starts, so that no stream has to stand still for it.
+    Loading the GraphQL libraries and the schema takes 0.3 s. That happens when the application
+    starts, so that it blocks no stream.
     """
 
     paths = ("",)

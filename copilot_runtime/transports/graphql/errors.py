@@ -54,13 +54,13 @@ def _report(error: Exception, failure: str) -> ErrorReport:
 
 
 def build_root_error(error: Exception, key: str | None) -> Mapping[str, Any]:
-    """Return the body of an answer that failed before it began."""
+    """Return the body of a response that failed before it started."""
     wrapped = GraphQLError(str(error), path=None if key is None else [key], original_error=error)
     return {"errors": [format_error(wrapped)], "data": None}
 
 
 def format_errors(errors: Iterable[GraphQLError], code: str) -> Mapping[str, Any]:
-    """Return the body of a request that GraphQL itself refused."""
+    """Return the body for a request that GraphQL parsing or validation rejected."""
     return {"errors": [{**error.formatted, "extensions": {"code": code}} for error in errors]}
 
 

@@ -1,10 +1,10 @@
-"""The inputs of the v1 schema, declared once and read twice.
+"""The input types of the v1 schema, declared once for two readers.
 
-Strawberry makes the schema of them. The same classes are read from a client's variables by
-pydantic (`read_input`), thirty times faster than graphql-core coerces them; whatever pydantic
-refuses is left to graphql-core, whose errors say what is wrong with it.
+Strawberry builds the schema from them, and pydantic decodes a client's variables to them
+(`read_input`), thirty times faster than graphql-core. Input that pydantic rejects is passed to
+graphql-core, which reports the error.
 
-Absent and null are equal everywhere: clients send `runId: null` as they leave it out.
+Absent and null are equivalent everywhere: clients send `runId: null` or omit it.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def _input(cls: type[T]) -> type[T]:
-    """Make a GraphQL input that pydantic reads as strictly as GraphQL would."""
+    """Declare a GraphQL input type that pydantic validates as strictly as GraphQL would."""
     cls.__pydantic_config__ = {  # pyright: ignore[reportAttributeAccessIssue]  # pydantic's hook
         "alias_generator": graphql_name,
         "extra": "forbid",
@@ -45,7 +45,7 @@ def _input(cls: type[T]) -> type[T]:
 
 
 def _refine(cls: type, name: str, **attributes: Any) -> None:
-    """Set attributes of a field: pydantic cannot read the class if they stand in it."""
+    """Set attributes of a field, which pydantic would not accept in the class body."""
     definition = get_object_definition(cls, strict=True)
     found = next(item for item in definition.fields if item.python_name == name)
     for attribute, value in attributes.items():
@@ -240,9 +240,9 @@ def find_inputs(
 
 
 def check_inputs(inputs: Mapping[str, Any], *, max_messages: int, max_items: int) -> None:
-    """Raise `LimitExceeded` for more messages, or more of each else, than allowed.
+    """Raise `LimitExceeded` for more messages or other items than allowed.
 
-    15 MB of wrong messages are coerced in 11 seconds.
+    Without it, graphql-core coerces 15 MB of invalid messages for 11 seconds.
     """
     found = [*inputs.items()]
     while found:
@@ -261,7 +261,7 @@ def check_inputs(inputs: Mapping[str, Any], *, max_messages: int, max_items: int
 
 
 _MOST_FIELDS = 100
-"""No input has more than thirteen fields."""
+"""Limit of the fields of an input; the largest input type has thirteen."""
 
 _JSON = ("JSON", "JSONObject")
 
@@ -270,12 +270,12 @@ def read_input(value: Any) -> GenerateCopilotResponseInput | None:
     """Decode the `data` variable; None if it does not match the schema."""
     try:
         return _reader().validate_json(orjson.dumps(value))
-    except (ValueError, TypeError):  # of pydantic and of orjson; graphql-core will explain
+    except (ValueError, TypeError):  # from pydantic or orjson; graphql-core reports it
         return None
 
 
 @cache
 def _reader() -> "TypeAdapter[GenerateCopilotResponseInput]":
-    from pydantic import TypeAdapter  # building it takes time: only for a first request
+    from pydantic import TypeAdapter  # building it takes time, so it is done on first use
 
     return TypeAdapter(GenerateCopilotResponseInput)

@@ -1,7 +1,7 @@
 """The output types of the v1 schema, and their mapping from events.
 
-The streamed fields read the log of the run, each from a cursor of its own, so that no reader
-waits for another. `encode.py` writes the same objects without resolving them.
+Each streamed field follows the log of the run with a cursor of its own, so that no field waits for
+another. `encode.py` writes the same objects without resolvers.
 """
 
 from collections.abc import AsyncGenerator
@@ -69,7 +69,7 @@ class Place:
                 before, skip = cursor, max(0, skip - len(events))
 
     async def pieces(self, message_id: str) -> AsyncGenerator[str, None]:
-        """Yield the pieces of a message that begins here, until it ends."""
+        """Yield the chunks of a message that begins here, until it ends."""
         async with aclosing(self.events()) as events:
             async for _, event in events:
                 if (delta := read_delta(event)) is not None and delta.message_id == message_id:
@@ -78,7 +78,7 @@ class Place:
                     return
 
     async def end(self, message_id: str = "") -> Event:
-        """Wait for the end of a message, or else of the run; return the event that ended it."""
+        """Wait for the end of a message, or of the run; return the event that ended it."""
         async with aclosing(self.events()) as events:
             async for _, event in events:
                 if isinstance(event, LAST) or ended_id(event) == message_id:
@@ -93,7 +93,7 @@ class MessageDelta:
 
 
 def read_delta(event: Event) -> MessageDelta | None:
-    """Return the delta that an event adds to a message, or None."""
+    """Return the delta in an event, or `None`."""
     match event:
         case TextMessageContent():
             return MessageDelta(message_id=event.message_id, content=event.content)
@@ -104,7 +104,7 @@ def read_delta(event: Event) -> MessageDelta | None:
 
 
 def ended_id(event: Event) -> str | None:
-    """Return the id of the message that an event ends, if it does."""
+    """Return the id of the message that an event ends, or `None`."""
     match event:
         case TextMessageEnd():
             return event.message_id
@@ -120,14 +120,14 @@ def _now() -> DateTimeISO:
 
 @strawberry.interface
 class BaseMessageOutput:
-    """A message: one that grows from its place in a log on, or one that is `whole`."""
+    """A message that grows from its `place` in a log, or one that is complete in `whole`."""
 
     id: str
     created_at: DateTimeISO = strawberry.field(default_factory=_now)
     place: strawberry.Private[Place | None] = None
     whole: strawberry.Private[str] = ""
     failure: ClassVar[str] = ""
-    """The reason of its failed status, when its run fails before its end."""
+    """The reason in its failed status if its run fails before its end."""
 
     @strawberry.field
     async def status(self) -> MessageStatus:
@@ -230,8 +230,8 @@ class ExtensionsResponse:
 
 
 ASSISTANT = "openaiAssistantAPI"
-"""The name of the custom event with the place where an assistant keeps the conversation, and of
-the extension by which the client gets that place, and sends it with its next request."""
+"""Name of the custom event with the thread and run ids of an assistant's conversation, and of
+the extension in which the client gets these ids and returns them with its next request."""
 
 _BEFORE_WORDS = (RunStarted, Custom, Raw, Usage)
 
@@ -254,7 +254,7 @@ class CopilotResponse:
         return self
 
     def read_extensions(self, event: Event) -> "CopilotResponse | None":
-        """Return the response with the place of the conversation, if the event has it."""
+        """Return the response with the assistant's ids in an event, or `None` without them."""
         match event:
             case Custom(name=name, value={"threadId": str(thread), "runId": str(run)}) if (
                 name == ASSISTANT
@@ -293,11 +293,11 @@ TYPES = (
     LangGraphInterruptEvent,
     CopilotKitLangGraphInterruptEvent,
 )
-"""The types that only an interface leads to."""
+"""Types that are only reachable through an interface."""
 
 
 def build_message(event: Event, place: Place | None = None) -> BaseMessageOutput | None:
-    """Return the message that an event starts, or None."""
+    """Return the message that an event starts, or `None`."""
     match event:
         case TextMessageStart():
             return TextMessageOutput(

@@ -1,8 +1,8 @@
 """Send GraphQL responses: as one body, or as a stream of payloads in the dialect of v1 clients.
 
 Multipart: https://github.com/graphql/graphql-over-http/blob/main/rfcs/IncrementalDelivery.md.
-Each write ends with the next delimiter, because urql takes a part for complete only when it has
-seen what follows it; a server that writes delimiters first shows everything one part late.
+Each write ends with the next delimiter, because urql regards a part as complete only after the
+following delimiter; with delimiters first, everything would be shown one part late.
 """
 
 import re
@@ -41,7 +41,7 @@ _VERSION = re.compile(r"[\w.+-]{1,64}")
 
 
 class GraphQLResponse:
-    """Answers one request in the encoding its Accept header asks for."""
+    """Responds to one request in the encoding that its Accept header requests."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -49,7 +49,7 @@ class GraphQLResponse:
         self._headers = _version_headers(request.headers)
 
     def add_trace(self, run: Run, properties: object) -> Mapping[str, Any]:
-        """Add the trace of a run to the headers, and return it as extensions, if somebody asks."""
+        """Add a run's trace id to the headers, and return it as extensions, if requested."""
         asks = properties if isinstance(properties, dict) else {}
         trace_id = trace_ids.find_trace_id(run, self._request.headers, asks)
         self._headers = {**self._headers, **trace_ids.build_headers(trace_id, self._request)}
@@ -77,7 +77,7 @@ class GraphQLResponse:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer in one body; a status of 400 is only for clients that expect it."""
+        """Respond with one body; a 400 becomes a 200 for clients that do not expect it."""
         expects_status = _GRAPHQL_JSON in self._accept
         if status == 400 and not expects_status:
             status = 200
@@ -103,13 +103,13 @@ class GraphQLResponse:
             await self.json(build_root_error(error, key))
 
     async def refuse(self, error: BadRequest) -> None:
-        """Answer a malformed request."""
+        """Respond to a malformed request."""
         errors = [{"message": error.message, "extensions": {"code": error.code}}]
         await self.json({"errors": errors}, error.status, error.headers)
 
     @asynccontextmanager
     async def stream(self) -> AsyncGenerator["PayloadStream", None]:
-        """Begin a streamed answer, and end it well or not at all. See `require_stream`."""
+        """Begin a streamed response; after an error, it stays incomplete. See `require_stream`."""
         framing = self.require_stream()
         async with self._request.stream(framing.content_type, headers=self._headers) as stream:
             yield PayloadStream(stream, framing)
@@ -157,7 +157,7 @@ def _event(payload: bytes) -> bytes:
 
 MULTIPART = Framing('multipart/mixed; boundary="-"', b"\r\n---", _multipart_part, b"--\r\n")
 EVENT_STREAM = Framing("text/event-stream", b":\n\n", _event, b"event: complete\ndata:\n\n")
-"""Server-sent events, separated by LF LF: the client does not know CRLF."""
+"""Server-sent events, separated by LF LF, because the client does not parse CRLF."""
 
 
 def _version_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -173,21 +173,21 @@ Delivered = list[tuple[Path, Any]]
 
 @dataclass(slots=True)
 class _Stream:
-    """A stream or a deferred part; `count` is how many items it has brought, once it is known."""
+    """A stream or a deferred part; `count` is the number of delivered items, once it is known."""
 
     path: Path
     label: str | None
     count: int | None = None
 
     def measure(self, delivered: Delivered) -> int:
-        """Return the number of its items, those that came with its parent included."""
+        """Return the number of delivered items, including those delivered with its parent."""
         if self.count is None:
             self.count = _count_items(self.path, delivered)
         return self.count
 
 
 class PathDialect:
-    """Translates the results of one operation. Has the path of each stream and counts its items."""
+    """Translates graphql-core's results of one operation to patches with paths and indexes."""
 
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}
@@ -203,7 +203,7 @@ class PathDialect:
 
     def next(self, result: SubsequentIncrementalExecutionResult) -> dict[str, Any]:
         """Return the payload of a later result."""
-        self._announce(result.pending or ())  # what is announced may be delivered along with it
+        self._announce(result.pending or ())  # a stream may be announced and delivered at once
         delivered: Delivered = []
         patches = [self._patch(change, delivered) for change in result.incremental or ()]
         self._measure(delivered)
@@ -239,16 +239,16 @@ class PathDialect:
             self._streams[part.id] = _Stream(part.path, part.label)
 
     def _measure(self, delivered: Delivered) -> None:
-        """Measure the streams that this payload announced, while it is here."""
+        """Determine the initial item counts of the announced streams from this payload."""
         for stream in self._streams.values():
             stream.measure(delivered)
 
 
 def _count_items(path: Path, delivered: Delivered) -> int:
-    """Return how many items of a list came with its parent (`initialCount`)."""
+    """Return the number of list items delivered with the parent (`initialCount`)."""
     for base, value in delivered:
         if path[: len(base)] == base:
-            with suppress(KeyError, IndexError, TypeError):  # it came with another value
+            with suppress(KeyError, IndexError, TypeError):  # the parent is in another value
                 for key in path[len(base) :]:
                     value = value[key]
                 if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The roots of the v1 schema, and our own: the subscription to a run."""
+"""The root types of the v1 schema, and our own subscription to a run."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -49,8 +49,8 @@ from copilot_runtime.transports.trace_ids import find_trace_id
 
 
 @strawberry.type(
-    description="What a run brought since the update before. `cursor` is the place to go on from: "
-    "whoever reconnects sends it as `after`."
+    description="The events of a run since the previous update. To resume after a lost connection, "
+    "send its `cursor` as `after`."
 )
 class CopilotResponseUpdate:
     cursor: str
@@ -58,7 +58,7 @@ class CopilotResponseUpdate:
     run_id: str
     status: ResponseStatus = strawberry.field(description="Pending until the run has ended.")
     started: list[BaseMessageOutput] = strawberry.field(
-        description="Messages that began. Ask for their id, type and head; content comes as deltas."
+        description="Started messages: select their id, type and head; content comes as deltas."
     )
     deltas: list[MessageDelta]
     ended: list[str] = strawberry.field(description="Ids of the messages that are complete.")
@@ -72,10 +72,10 @@ async def stream_updates(
     run_id: str | None,
     after: Cursor | None,
 ) -> AsyncGenerator[CopilotResponseUpdate, None]:
-    """Start or follow a run. Raises `Misuse` when both or neither are asked for.
+    """Start or follow a run. Raises `Misuse` unless exactly one of the two is requested.
 
-    The run does not end with its reader, which may come back; its log lives on for a while
-    after its end (setting `log_ttl`).
+    The run continues if its reader disconnects; its log is kept for a while after its end (setting
+    `log_ttl`), so that the reader can resume.
     """
     if (data is None) == (run_id is None):
         raise Misuse("Give either `data` to start a run, or `runId` to follow one.")
@@ -152,9 +152,9 @@ class Query:
     async def load_agent_state(
         self, info: CopilotInfo, data: LoadAgentStateInput
     ) -> LoadAgentStateResponse:
-        """Return what `Agent.load_state` does; of an agent without one, every thread is new.
+        """Return the result of `Agent.load_state`; without that method, every thread is new.
 
-        Where people sign in, the agent gets the id that `ThreadIds` derives.
+        If callers are authenticated, the agent gets the thread id that `ThreadIds` derives.
         """
         context = info.context
         found = await context.runs.load_state(data.agent_name, data.thread_id, context.caller)
@@ -180,7 +180,7 @@ class Mutation:
         return await build_response(run).load_extensions()
 
     @strawberry.mutation(
-        description="Stop a run that a subscription started. True when it was still going on."
+        description="Stop a run that a subscription started. True if it was still active."
     )
     async def stop_copilot_response(self, info: CopilotInfo, run_id: str) -> bool:
         return await info.context.runs.stop_log(run_id, info.context.caller.user)
@@ -190,7 +190,7 @@ class Mutation:
 class Subscription:
     @strawberry.subscription(
         description="Start a run, or follow one from a cursor, and receive its response as it "
-        "grows. Give `data` to start; give `runId` and `after` to go on after a lost connection."
+        "grows. Give `data` to start; give `runId` and `after` to resume after a lost connection."
     )
     async def generate_copilot_response(
         self,
@@ -205,14 +205,14 @@ class Subscription:
             async with aclosing(stream_updates(info.context, *arguments)) as found:
                 async for update in found:
                     yield update
-        except Exception as error:  # also of hooks and agents: the client gets it without details
+        except Exception as error:  # even of hooks and agents: clients get no details
             raise hide_details(error) from None
 
 
 async def start_run(
     context: Context, data: GenerateCopilotResponseInput, properties: dict[str, Any] | None
 ) -> Run:
-    """Start a run that ends with its request. Raises the error that prevents its start."""
+    """Start a run that ends with its request. Raises the errors that prevent its start."""
     run = context.runs.create(run_input(context, data, properties))
     context.started.append(run)
     await context.runs.launch(run)
@@ -221,7 +221,7 @@ async def start_run(
 
 
 def build_response(run: Run) -> CopilotResponse:
-    """Return the response that a run writes."""
+    """Return the response object of a run."""
     return CopilotResponse(thread_id=run.thread_id, place=Place(run))
 
 
@@ -231,13 +231,13 @@ class _Schema(strawberry.Schema):
         errors: list[GraphQLError],
         execution_context: ExecutionContext | None = None,
     ) -> None:
-        """Log nothing: clients make mistakes, and what fails in here is logged where it fails."""
+        """Log nothing: errors of clients are expected, and our own are logged where they occur."""
 
 
 def make_schema(
     modules: Sequence[str] = (), extensions: Sequence[type[SchemaExtension]] = ()
 ) -> strawberry.Schema:
-    """Return the schema of CopilotKit and our subscription, with the `ROOTS` of some modules."""
+    """Return the schema of CopilotKit and our subscription, with the `ROOTS` of these modules."""
     roots: Mapping[str, list[type]] = {
         "Query": [Query],
         "Mutation": [Mutation],
@@ -273,6 +273,6 @@ def core_schema(modules: tuple[str, ...] = ()) -> GraphQLSchema:
 
 
 def sdl(**parts: bool) -> str:
-    """Return the schema with the fields of some extensions, as `schema.graphql` holds it."""
+    """Return the SDL of the schema with the fields of some extensions, as in `schema.graphql`."""
     modules = [module for name, module in SCHEMAS.items() if parts.get(name)]
     return make_schema(modules).as_str() + "\n"

@@ -1,8 +1,8 @@
 """GraphQL over HTTP, streamed, and over WebSockets.
 
-Plain ASGI, because every chunk passes here. Two engines answer: a compiled plan writes the
-documents that CopilotKit's clients send (`plan.py`, `encode.py`); graphql-core executes all
-others. Both write the same dialect.
+It is plain ASGI, because every chunk passes through it. There are two engines: a compiled plan for
+the documents of CopilotKit's clients (`plan.py`, `encode.py`), and graphql-core for all others.
+Both write the same dialect.
 """
 
 import inspect
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
 
 _LARGE = 64 * 1024
-"""Bytes of a request above which its variables are counted, to enforce limits."""
+"""Size of a request in bytes above which its variables are checked against the limits."""
 
 
 class GraphQLServer:
-    """Answers the requests of CopilotKit v1."""
+    """Responds to the requests of CopilotKit v1."""
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
@@ -88,7 +88,7 @@ class GraphQLServer:
             max_values=self._max_values,
         )
         try:
-            if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
+            if request.is_websocket:  # runs of its mutations end with it; subscribed runs continue
                 scope = {**request.scope, CONTEXT: context}
                 await self._answer_socket(scope, request, context)
             else:
@@ -101,7 +101,7 @@ class GraphQLServer:
         try:
             operation = await read_request(request)
             document = await self._documents.get(operation.query)
-            if document.errors:  # nothing is done, and its names are whatever somebody wrote
+            if document.errors:  # nothing is executed, and its names are arbitrary
                 request.is_read = True
             elif document.node is not None:
                 name_operation(document.node, operation.operation_name, request)
@@ -162,7 +162,7 @@ class GraphQLServer:
         except (Forbidden, LimitExceeded) as error:
             await response.fail(error, plan.key)
             return
-        except Exception as error:  # also of hooks and agents: the client gets it without details
+        except Exception as error:  # even of hooks and agents: clients get no details
             context.request.set_retry_after(error)
             await response.json(build_root_error(error, plan.key))
             return
@@ -226,7 +226,7 @@ class GraphQLServer:
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:
-    """Raise `BadRequest` for an operation that is not there, or not to be had this way."""
+    """Raise `BadRequest` for an operation that is missing or not allowed over this method."""
     operation = get_operation_ast(document, name)
     if operation is None:
         raise BadRequest(
@@ -243,12 +243,12 @@ def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bo
 
 
 def _build_body(result: ExecutionResult) -> tuple[Mapping[str, Any], int]:
-    """Return the body of a result, and its status."""
+    """Return the body and the status for a result."""
     if not result.errors:
         return {"data": result.data}, 200
     errors = [format_error(error) for error in result.errors]
     if result.data is None and all(error.path is None for error in result.errors):
-        return {"errors": errors}, 400  # wrong variables: the execution never began
+        return {"errors": errors}, 400  # invalid variables: nothing was executed
     return {"errors": errors, "data": result.data}, 200
 
 
@@ -261,11 +261,11 @@ class GraphQLRequest:
     operation_name: str | None = None
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     size: int = 0
-    """Bytes of the body, or characters of the URL."""
+    """Size of the body in bytes, or of the URL's query in characters."""
 
 
 async def read_request(request: Request) -> GraphQLRequest:
-    """Read a GET or a POST. Raises `BadRequest`."""
+    """Parse a GET or POST request. Raises `BadRequest`."""
     match request.method:
         case "POST":
             return await _read_post(request)

@@ -1,4 +1,4 @@
-"""The scalars, enums and statuses of the v1 schema. On the wire, an enum value is its name."""
+"""The scalars, enums and statuses of the v1 schema. The wire format of an enum is its name."""
 
 from datetime import datetime
 from enum import Enum
@@ -26,7 +26,7 @@ def graphql_name(name: str) -> str:
 
 
 class Names(NameConverter):
-    """Strawberry's hook for the same rule."""
+    """Strawberry's hook for the naming rule of `graphql_name`."""
 
     def apply_naming_config(self, name: str) -> str:
         return graphql_name(name)
@@ -50,7 +50,7 @@ def _parse_object(value: object) -> object:
 
 
 def iso(moment: datetime) -> str:
-    """Write a moment as JavaScript does: UTC, milliseconds, `Z`."""
+    """Format a time as JavaScript does: UTC, milliseconds, `Z`."""
     return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
@@ -184,7 +184,7 @@ ResponseStatus = Annotated[
 
 
 def message_status(end: Event | None, failure: str) -> SuccessMessageStatus | FailedMessageStatus:
-    """Return the status of a message by the event that ended it; `failure` says why it failed."""
+    """Return the status of a message, given its last event; `failure` is the failure reason."""
     if not isinstance(end, RunFailed):
         return SuccessMessageStatus()
     if end.error.code == Refused.code:
@@ -195,7 +195,7 @@ def message_status(end: Event | None, failure: str) -> SuccessMessageStatus | Fa
 def response_status(
     last: Event,
 ) -> PendingResponseStatus | SuccessResponseStatus | FailedResponseStatus:
-    """Return the status of a response by the last event there is of its run."""
+    """Return the status of a response, given the latest event of its run."""
     match last:
         case RunFinished():
             return SuccessResponseStatus()
@@ -211,7 +211,7 @@ def response_status(
 
 
 def error_extensions(error: ErrorReport) -> dict[str, Any]:
-    """Return the `extensions` by which the v1 client chooses between banner, toast and silence."""
+    """Return the `extensions` by which the v1 client chooses a banner, a toast or no display."""
     return {
         "name": "CopilotError",
         "code": error.code,

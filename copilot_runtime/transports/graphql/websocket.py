@@ -1,6 +1,6 @@
 """Subscriptions over graphql-transport-ws (https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md).
 
-Strawberry implements the protocol; here are our context, limits and errors.
+Strawberry implements the protocol; this module adds our context, limits and errors.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20
 
 _LONGEST_REASON = 123
-"""Bytes: a control frame of a WebSocket has 125, of which two are the code (RFC 6455, 5.5)."""
+"""Bytes: a WebSocket control frame has 125, of which two are the code (RFC 6455, 5.5)."""
 
 
 class _Connection(ASGIWebSocketAdapter):
-    """A WebSocket that is closed with a reason that fits: it may repeat what a client sent."""
+    """A WebSocket that truncates close reasons, which may repeat the client's input."""
 
     async def send_json(self, message: Mapping[str, object]) -> None:
-        """Send a message, unless the end has been sent: an answer under way knows nothing of it."""
+        """Send a message, unless the socket is already closed, perhaps during an operation."""
         if self.ws.application_state is WebSocketState.CONNECTED:
             await super().send_json(message)
 
@@ -58,7 +58,7 @@ class _Connection(ASGIWebSocketAdapter):
 
 
 class Socket(GraphQL[Context, None]):
-    """Strawberry's view, for WebSockets only, with our context and our limits."""
+    """Strawberry's GraphQL view, for WebSockets only, with our context and limits."""
 
     websocket_adapter_class = _Connection
 
@@ -90,17 +90,17 @@ class Socket(GraphQL[Context, None]):
             raise JSONDecodeError("no JSON", "", 0) from error
         if not _is_message(message):
             raise JSONDecodeError("no message", "", 0)
-        if message.get("payload") is None:  # Strawberry takes it to be absent, but not null
+        if message.get("payload") is None:  # Strawberry accepts a missing payload, but not null
             message.pop("payload", None)
         return message
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:  # noqa: ARG002  # Strawberry's signature
-        """Allow every origin: the router has refused the foreign ones."""
+        """Allow every origin: the router has already rejected foreign ones."""
         return True
 
 
 def _is_message(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Return whether the parts of a message have the types that the protocol gives them."""
+    """Return whether the fields of a message have the types that the protocol requires."""
     if not isinstance(value, dict):
         return False
     message = cast("dict[str, Any]", value)
@@ -123,7 +123,7 @@ def _is_operation(payload: Mapping[str, Any]) -> bool:
 
 
 def close_when_idle(receive: Receive, send: Send, context: Context, timeout: float) -> Receive:
-    """Return a `receive` that ends a connection without messages and operations for so long."""
+    """Return a `receive` that closes a connection after `timeout` seconds without operations."""
 
     async def receive_or_end() -> Message:
         while True:
@@ -141,9 +141,9 @@ def close_when_idle(receive: Receive, send: Send, context: Context, timeout: flo
 
 
 class KnownDocuments(SchemaExtension):
-    """Parses by the cache of documents, which also checks the limits.
+    """Uses the cache of documents for parsing, which also checks the limits.
 
-    The runs that end with a request end with its operation here, and not with the connection.
+    Runs that would end with their request end with their operation here, not with the connection.
     """
 
     async def on_operation(self) -> AsyncIterator[None]:
@@ -151,8 +151,8 @@ class KnownDocuments(SchemaExtension):
         connection: Context = execution.context
         execution.context = context = replace(connection, started=[])
         document = await context.documents.get(execution.query or "")
-        # Strawberry would parse and validate again, without our limits and on the loop: an empty
-        # list of errors says that this has been done
+        # Strawberry would parse and validate again, without our limits and on the event loop,
+        # unless there is a document and a list of errors, which may be empty
         execution.graphql_document = document.node or _build_stand_in(execution.operation_name)
         execution.pre_execution_errors = [*document.errors]
         refusal: Forbidden | None = None
@@ -179,7 +179,7 @@ class KnownDocuments(SchemaExtension):
 
 
 def _build_stand_in(operation_name: str | None) -> DocumentNode:
-    """Return a document for one that is not read: an operation of that name, never executed."""
+    """Return a placeholder for an unparsed document: an operation of that name, never executed."""
     name = NameNode(value=operation_name) if operation_name else None
     nothing = SelectionSetNode(selections=())
     operation = OperationType.QUERY
@@ -191,7 +191,7 @@ def _build_stand_in(operation_name: str | None) -> DocumentNode:
 
 
 class SafeErrors(SchemaExtension):
-    """Shows errors as HTTP does: ours with their codes, and of all others nothing."""
+    """Formats errors as over HTTP: ours with their codes, and others without details."""
 
     def on_stream_result(self, result: StreamExecutionResult) -> Iterator[None]:
         if isinstance(result, ExecutionResult) and result.errors:
@@ -200,7 +200,7 @@ class SafeErrors(SchemaExtension):
 
 
 class TraceIds(SchemaExtension):
-    """Tells the trace of a run with its first update, or with its answer, to whoever asks."""
+    """Adds the trace id of a run to its first update or its response, if the client wants it."""
 
     def on_stream_result(self, result: StreamExecutionResult) -> Iterator[None]:
         context: Context = self.execution_context.context
@@ -215,7 +215,7 @@ class TraceIds(SchemaExtension):
 
 
 def _safe(error: GraphQLError) -> GraphQLError:
-    if isinstance(error.original_error, GraphQLError):  # a subscription's, written for the client
+    if isinstance(error.original_error, GraphQLError):  # already formatted
         return error
     formatted = format_error(error)
     return GraphQLError(

@@ -328,19 +328,19 @@ def test_a_way_to_sign_in_that_cannot_work_is_refused_at_the_start(
         (
             [],
             {"jwt": {"issuer": "https://login.example.com", "audience": ["copilot"]}},
-            "Nobody signs in by jwt.issuer, jwt.audience: access.authenticate does not name jwt. "
+            "Unused settings jwt.issuer, jwt.audience: access.authenticate does not name jwt. "
             "Set access.authenticate: [jwt].",
         ),
         (
             ["service_tokens"],
             {"proxy": {"user_header": "x-user"}, "api_keys": {"store": "sqlite:access.db"}},
-            "Nobody signs in by proxy.user_header: access.authenticate does not name proxy. "
+            "Unused settings proxy.user_header: access.authenticate does not name proxy. "
             "Set access.authenticate: [service_tokens, proxy].",
         ),
         (
             ["api_keys"],
             {},
-            "Nobody signs in by service_tokens.secrets: access.authenticate does not name "
+            "Unused settings service_tokens.secrets: access.authenticate does not name "
             "service_tokens. Set access.authenticate: [api_keys, service_tokens].",
         ),
     ],

@@ -233,8 +233,7 @@ def test_settings_of_a_way_to_sign_in_that_is_not_used_are_a_problem_if_nobody_h
     assert open_to_all == {
         "name": "access",
         "state": "problem",
-        "text": "Nobody signs in by jwt.issuer, jwt.audience: access.authenticate does not name "
-        "jwt.",
+        "text": "Unused settings jwt.issuer, jwt.audience: access.authenticate does not name jwt.",
         "hint": "Set access.authenticate: [jwt].",
     }
     assert beside["state"] == "warning"

@@ -180,7 +180,7 @@ async def test_the_events_of_a_thread_are_a_list_of_them_all() -> None:
 @in_one_test(
     ("name", "sentence"),
     [
-        ("subscribe", "This server tells no WebSocket of changes"),
+        ("subscribe", "Thread subscriptions are disabled"),
         ("annotate", "This server does not offer annotations"),
     ],
 )

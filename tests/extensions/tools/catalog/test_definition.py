@@ -75,7 +75,7 @@ def test_an_empty_file_has_no_tools() -> None:
         ("- clock\n", "t.yml:1: expected fields"),
         ("clock: 1\n", "t.yml:1: clock: "),
         ("a:\n  endpoint: {function: 'a:b'}\nservices: 5\n", "t.yml:3: services: write"),
-        ("clock: {}\nclock: {}\n", "t.yml:2: 'clock' stands here twice."),
+        ("clock: {}\nclock: {}\n", "t.yml:2: 'clock' is defined twice here."),
         ("clock: [\n", "t.yml:2: not YAML"),
         *((bomb, "t.yml:5: aliases (`*name`) repeat more than") for bomb in BOMBS),
         ("x" * (1024 * 1024 + 1), "t.yml:1: the file is larger than 1024 kB."),

@@ -115,7 +115,7 @@ async def _execute(
         values = _parse_arguments(arguments)
     except InvalidArguments as error:
         return _build_argument_failure(action, error)
-    # whoever takes over the thread of a server that is cut off has to see what was done
+    # if this server is cut off, the server that takes over the thread must see the call
     stored = await capture_result(wait_for_storage())
     if stored.error is not None:
         return Outcome.failure("HANDLER_ERROR", _NOT_STORED, stored.error)
@@ -219,7 +219,7 @@ def describe_error(error: BaseException) -> str:
         return error.public or type(error).__name__
     try:
         return str(error) or type(error).__name__
-    except Exception:  # its __str__ is somebody else's code
+    except Exception:  # `__str__` of a third-party exception may raise
         return type(error).__name__
 
 

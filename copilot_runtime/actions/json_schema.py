@@ -35,7 +35,7 @@ def simplify(schema: Schema) -> Schema:
         recursive = set(definitions)
         simple = _Simplifier(definitions, recursive).object(schema)
     if recursive:
-        # no limit here: each definition is written once, and what is inlined was counted
+        # no limit here: each definition is written once, and inlined ones were counted
         simple["$defs"] = {
             name: _Simplifier(definitions, recursive, limit=None).schema(definitions[name])
             for name in definitions

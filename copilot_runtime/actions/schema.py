@@ -51,7 +51,7 @@ class Arguments:
             problems += [f"{key}: there is no such argument" for key in extra]
         if checked is None or problems:
             raise InvalidArguments(_explain(problems, keys))
-        # what was left out keeps the function's own default
+        # omitted arguments keep the function's own defaults
         keywords = {
             parameter.name: getattr(checked, parameter.field)
             for parameter in self._parameters
@@ -118,7 +118,7 @@ def _signature(function: Callable[..., Any], where: str) -> Sequence[inspect.Par
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise ConfigurationFailed(f"{where} cannot be an action: {error}.") from error
-    # what a partial has bound is the programmer's, not the model's
+    # parameters bound by `partial` are not for the model
     bound = cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
     return [item for item in signature.parameters.values() if item.name not in bound]
 

@@ -111,7 +111,7 @@ def _parameters(name: str, json_schema: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
         logger.warning("The schema of the browser action %r is not a JSON object.", name)
         schema = {}
-    # providers refuse an object that does not say what is in it
+    # providers reject an object schema without `properties`
     return {"type": "object", "properties": {}, **cast("dict[str, Any]", schema)}
 
 

@@ -131,4 +131,4 @@ class BudgetedAdapter(WrapperAdapter):
             spent.dollars += price
         elif usage.model not in self._unpriced and len(self._unpriced) < 100:
             self._unpriced.add(usage.model)
-            logger.warning("No price is known of %r: it costs nobody's budget.", usage.model)
+            logger.warning("No price is known for %r: it is not budgeted.", usage.model)

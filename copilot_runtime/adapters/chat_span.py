@@ -239,7 +239,7 @@ def estimate_usage(adapter: Adapter, request: ChatRequest, characters: int) -> U
     sent = sum(map(_measure_message, request.messages))
     if request.actions:
         sent += len(encode_body(select_tools(request.actions)))
-    most = find_profile(endpoint.model).context_tokens  # what is longer was shortened, or refused
+    most = find_profile(endpoint.model).context_tokens  # longer input was truncated or refused
     return Usage(
         model=endpoint.model,
         provider=endpoint.provider,

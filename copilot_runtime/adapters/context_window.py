@@ -26,7 +26,7 @@ from copilot_runtime.telemetry import semconv
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The properties of a model that decide what a request may contain. Windows are in tokens."""
+    """The properties of a model that limit its requests. The context window is in tokens."""
 
     context_tokens: int = 128_000
     developer_role: bool = False

@@ -332,7 +332,7 @@ def _repeats(text: str, instructions: str) -> bool:
     """Return whether a text contains a long enough part of the instructions, or all of them."""
     words, secret = _normalize(text), _normalize(instructions)
     size = min(_LEAST, len(secret))
-    if size < _LEAST // 2:  # too short to tell from what anybody says
+    if size < _LEAST // 2:  # too short to be distinctive
         return False
     pieces = {words[at : at + size] for at in range(len(words) - size + 1)}
     return any(secret[at : at + size] in pieces for at in range(len(secret) - size + 1))

@@ -125,8 +125,8 @@ class FallbackAdapter(Adapter):
 
     async def aclose(self) -> None:
         """Close all adapters."""
-        everybody = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
-        closing = [convert_exits(adapter.aclose()) for adapter in everybody]
+        adapters = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
+        closing = [convert_exits(adapter.aclose()) for adapter in adapters]
         results = await asyncio.gather(*closing, return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):

@@ -122,10 +122,10 @@ def _spellings(model: str) -> list[str]:
 
 
 def _find_offer(provider: str, names: Iterable[str]) -> "tuple[Provider, ModelInfo] | None":
-    everybody = _providers()
+    providers = _providers()
     for name in names:
         for candidate in _find_providers(provider, name):
-            if model := candidate.find_model(name, all_providers=everybody):
+            if model := candidate.find_model(name, all_providers=providers):
                 return candidate, model
     return None
 

@@ -356,8 +356,7 @@ _EFFORTS = (
 def describe_body(body: JsonObject) -> dict[str, Any]:
     """Return the span attributes of the parameters in a request body, of any provider.
 
-    The client's parameters are no substitute: adapters have defaults, and omit what a model does
-    not support.
+    The client's parameters are no substitute: adapters have defaults, and omit unsupported ones.
     """
     fields = {**body}
     for name in _CONFIGS:

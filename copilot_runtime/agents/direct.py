@@ -169,7 +169,7 @@ class DirectAgent(Agent):
             raise
         finally:
             turn.cancel()
-            if not request.span.is_ended:  # nobody reads the answer any more
+            if not request.span.is_ended:  # the reader closed the stream
                 _end_span(request, turn, is_complete=False)
             count_estimate(self.adapter, request, turn.events, turn.usage, is_left=is_left)
 

@@ -102,7 +102,7 @@ class AgentRegistry:
         """Return the agents that a caller may use."""
         own = await self._find_own(caller)
         if not isinstance(own, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as promised
-            return own  # the runtime reports what is wrong with it
+            return own  # the runtime reports the error
         return {**await self._add_others(own, caller), **self._planners}
 
     async def find_workers(self, caller: Caller) -> Mapping[str, Agent]:
@@ -204,7 +204,7 @@ def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentResolver:
     async def load_agents(caller: Caller) -> Mapping[str, Agent]:
         result = await call(load, caller)
         if not isinstance(result, Mapping):
-            return result  # the runtime reports what is wrong with it
+            return result  # the runtime reports the error
         return {name: coerce_agent(name, agent) for name, agent in result.items()}
 
     return load_agents

@@ -111,7 +111,7 @@ async def hand_off(
     for action, call_id, resume in handoffs:
         assert action.agent is not None
         url, provider = getattr(action.agent, "url", ""), getattr(action.agent, "provider", "")
-        call = run.span  # an agent that goes on after an interrupt is called by nobody
+        call = run.span  # an agent that resumes after an interrupt has no call
         if not resume:
             call = start_tool_span(
                 run.span,
@@ -133,10 +133,10 @@ async def hand_off(
             span=span,
         )
         agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
-        if (slot := CURRENT_RUN.get(None)) is not None:  # whoever hands off has nothing to add
+        if (slot := CURRENT_RUN.get(None)) is not None:  # the agent that hands off has ended
             slot.run = sub_run
         try:
-            await wait_for_storage()  # as for any action: nobody knows what the agent will do
+            await wait_for_storage()  # as before any action: the agent may have side effects
             stream = track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)
             async with aclosing(stream) as events:
                 async for event in events:

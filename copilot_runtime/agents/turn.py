@@ -134,7 +134,7 @@ class Turn:
         try:
             return self._arguments[call_id]
         except KeyError:
-            raise Misuse(f"The adapter spoke of a call {call_id!r} that it never began.") from None
+            raise Misuse(f"The adapter sent a chunk of the unstarted call {call_id!r}.") from None
 
     def _name_call(self, call_id: str, name: str) -> None:
         self.calls[call_id] = name

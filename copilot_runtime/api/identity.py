@@ -15,7 +15,7 @@ SCOPES = {
     "threads:write": "rename, archive and delete their threads",
     "data:read": "read knowledge, data, plans and events that are theirs",
     "data:write": "change knowledge, data, plans and events that are theirs",
-    "operate": "read the traces, plans, limits and keys of everybody",
+    "operate": "read the traces, plans, limits and keys of all users",
 }
 """Scopes, and what each permits."""
 

@@ -131,7 +131,7 @@ def _build_plugin_error(what: str, entry: RegistryEntry, error: Exception) -> Co
     return ConfigurationFailed(
         f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
         f"{type(error).__name__}: {error}",
-        hint=f"Update or remove the package {entry.origin!r}, or install what it needs.",
+        hint=f"Update or remove the package {entry.origin!r}, or install its dependencies.",
     )
 
 

@@ -208,7 +208,7 @@ class RunInput:
     detached: bool = False
     """Whether the run continues after its reader disconnects."""
     user: str | None = None
-    """The owner of the thread: what the `authenticate` hook returned, with the tenant if any."""
+    """The owner of the thread: the authenticated user, with the tenant if there is one."""
     identity: Identity = field(default_factory=get_current_identity, compare=False)
     """The authenticated identity of the caller, with its permissions."""
     persist: bool = False

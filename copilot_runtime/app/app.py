@@ -108,59 +108,59 @@ class CopilotRuntime:
         extensions: Sequence[Extension] = (),
         **options: Any,
     ) -> None:
-        """Put a runtime together. Opens no file and no connection.
+        """Build a runtime, without opening files or connections.
 
         Parameters:
 
         * **adapter** - The model of the plain chat, such as `OpenAIAdapter`. Default: none; then
           only agents answer.
         * **instructions** - The system prompt of the plain chat: a text, or a function of the
-          `RunInput`, sync or async, that returns one or None. It stands before what a page sends,
-          is in no thread, and is sent to no page. An agent has its own, such as
+          `RunInput`, sync or async, that returns one or None. It precedes a page's system
+          messages, and is neither stored in threads nor sent to pages. An agent has its own, as in
           `DirectAgent(adapter, instructions=...)`. Default: the setting `instructions`.
         * **parameters** - `Parameters` of that model, or a mapping such as `{"temperature": 0.2}`,
-          for what a page does not ask for. Default: each from the settings `parameters`.
+          as defaults for a page's requests. Default: each from the settings `parameters`.
         * **actions** - Functions made with `@action`, `Action` values, an `ActionSource`, or a
-          function of the `RunInput` that returns such. They run on this server.
-        * **agents** - Agents by the name that a request gives, or a function of the `Caller` that
-          returns them. An agent of pydantic-ai, of OpenAI's Agents SDK, or a graph of LangGraph is
-          wrapped; `ConfigurationFailed` for what cannot be an agent, `MissingPackage`.
-        * **authenticate** - A function of the `HTTPConnection` that returns the id of its user, to
-          whom threads then belong, or None. To refuse, it raises `AuthenticationFailed` or
-          Starlette's `HTTPException`. Default: nobody signs in, and threads have no owner.
+          function of the `RunInput` that returns these. They run on this server.
+        * **agents** - Agents by name, or a function of the `Caller` that returns them. Agents of
+          pydantic-ai and of OpenAI's Agents SDK, and graphs of LangGraph are wrapped. Raises
+          `ConfigurationFailed` for other objects, and `MissingPackage`.
+        * **authenticate** - A function of the `HTTPConnection` that returns the id of its user, who
+          then owns the threads, or None. To refuse, it raises `AuthenticationFailed` or
+          Starlette's `HTTPException`. Default: no authentication, and threads have no owner.
         * **threads** - The store of conversations, or an address such as `sqlite:threads.db`.
-          Default: the one at the setting `threads`.
-        * **stages** - Functions of `(events, run)` that return events, each around the one before.
-        * **properties** - Properties of every request; those of a client come on top.
-        * **hooks** - `Hooks`: functions that are called before and after a run, for an error, and
-          for a run that was stopped.
-        * **bus** - Where the logs of runs are. Default: made by the setting `bus`, with the
+          Default: the store of the setting `threads`.
+        * **stages** - Functions of `(events, run)` that return events; each wraps the previous one.
+        * **properties** - Default properties of every request, which a client may override.
+        * **hooks** - `Hooks`: functions that are called before and after a run, after an error, and
+          after a stop.
+        * **bus** - The event bus for run logs. Default: the one of the setting `bus`, with the
           settings `max_events_per_run`, `max_bytes_per_run` (bytes) and `log_ttl` (seconds).
         * **transports** - The protocols of clients: names, `Transport` objects, or functions of
-          `Services` that make one. Default: the setting `transports`.
-        * **http_client** - A client of your application, which is not closed here, for what is made
-          here of URLs and settings: remote endpoints (but for the streams of their agents), MCP
-          servers, the transcriber and the guardrails of `cloud_base_url`. A part that you make has
-          an `http_client` of its own. Default: each part makes its own connections.
-        * **settings** - All numbers and switches; times in seconds, sizes in bytes. Default: from
-          `copilot.yml` and the environment. What is given here counts more.
-        * **extensions** - `Extension` objects of your own, or in place of those of this package.
+          `Services` that return one. Default: the setting `transports`.
+        * **http_client** - A client of your application, which is not closed here, for parts that
+          are created from URLs and settings: remote endpoints (except the streams of their agents),
+          MCP servers, the transcriber and the guardrails of `cloud_base_url`. Parts that you create
+          take their own `http_client`. Default: each part opens its own connections.
+        * **settings** - All settings; times in seconds, sizes in bytes. Default: loaded from
+          `copilot.yml` and the environment. Arguments of this constructor take precedence.
+        * **extensions** - Additional `Extension` objects, or replacements of built-in ones.
 
         Extensions take further arguments by name, in place of their settings:
 
         * **knowledge** - A `Knowledge`: its tools are actions, and it grounds the plain chat.
         * **mcp_servers** - MCP servers whose tools are actions.
-        * **mcp_allowed** - The other MCP servers that a page may name: origins, URLs, `McpServer`
+        * **mcp_allowed** - Other MCP servers that a page may use: origins, URLs, `McpServer`
           values, or a function of a URL. Default: none.
         * **remote_endpoints** - Remote endpoints of CopilotKit: URLs or `RemoteEndpoint` values.
-        * **a2ui**, **mcp_apps**, **open_generative_ui** - Options of generated interfaces, or the
-          mappings that the Node runtime takes.
-        * **guardrails** - Stages that refuse, around all others.
+        * **a2ui**, **mcp_apps**, **open_generative_ui** - Options of generated interfaces, or
+          mappings as for the Node runtime.
+        * **guardrails** - Stages that may refuse a run, around all others.
         * **telemetry** - The `Telemetry` for spans, metrics and events of runs.
         * **transcriber** - The speech-to-text service.
 
-        Raises `ConfigurationFailed` for settings or parts that cannot be used, `UnknownName` for a
-        name that is in no table, and `MissingPackage` for an extra that is not installed.
+        Raises `ConfigurationFailed` for invalid settings or parts, `UnknownName` for an
+        unregistered name, and `MissingPackage` for an extra that is not installed.
         """
         check_arguments(settings, actions, threads, properties, stages, transports, authenticate)
         self.settings = settings or load_settings()
@@ -293,14 +293,14 @@ class CopilotRuntime:
     def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
         """Return an application: the runtime's URL at `path`, and health at `/health/…`.
 
-        With `console`, there are a page to try it at `/`, and the description of its routes at
-        `/docs` and `/openapi.json`, also of those that you add. Its lifespan also makes Python's
-        garbage collector run less often, for the whole process.
+        With `console`, there is a page to try it at `/`, and the OpenAPI description of all routes,
+        including yours, at `/docs` and `/openapi.json`. Its lifespan also tunes Python's garbage
+        collector for the whole process.
         """
         return self._server.build_app(path, console=console)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as `app()` does, where a server is given the runtime as its application."""
+        """Respond as `app()` does, for servers that get the runtime as their application."""
         await self._own_app(scope, receive, send)
 
     @cached_property
@@ -316,15 +316,15 @@ class CopilotRuntime:
         return self._server.build_lazy_app(path)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
-        """Add the endpoint to an application of yours, under its dependencies.
+        """Add the endpoint to an existing application, under its dependencies.
 
         Both the dependencies given here and those of the application are called before every
-        request and every WebSocket; what they raise is the client's answer. What they leave in
-        `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
-        that one decides which browsers may read an answer.
+        request and every WebSocket; an exception becomes the response. `authenticate` can read the
+        values that they store in `request.state`. If the application has a `CORSMiddleware`, it
+        replaces the runtime's CORS headers.
 
-        Dependencies keep out unauthenticated clients. The owner of threads is what `authenticate`
-        returns.
+        Dependencies reject unauthenticated clients. The owner of threads is the user that
+        `authenticate` returns.
         """
         self._server.mount(app, path, dependencies=dependencies)
 
@@ -343,7 +343,7 @@ class CopilotRuntime:
         return AppServer(self, self._core, self.extensions, self.transports)
 
     def find_failing_checks(self) -> Sequence[str]:
-        """Return the names of the parts that fail, as `/health/ready` has them."""
+        """Return the names of the failing parts, as in `/health/ready`."""
         return self._server.lifecycle.find_failing_checks()
 
     async def _load_secret(self) -> str:

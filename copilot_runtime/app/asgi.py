@@ -36,20 +36,19 @@ _PATIENCE = 2.0
 
 
 class KnowledgeReadiness(BaseModel):
-    """Whether knowledge is up to date. How much there is, and what failed, is in the log."""
+    """Whether knowledge is up to date. Its size and the failed sources are in the log."""
 
     state: Literal["closed", "updating", "ready", "incomplete", "failed"]
 
 
 class Readiness(BaseModel):
-    """Whether questions can be answered, and what fails beside. Strangers may read it.
+    """Whether the runtime can answer questions, and which parts fail. It is public.
 
-    Of threads that are `read-only`, what is stored can be read, and no question can be answered.
-    `knowledge` is there if the runtime has some. Questions are answered while it is updated, and
-    while telemetry fails: `failing` names `traces`, which cannot be kept, and `exporter`, whose
-    receiver does not take what it gets. It names `plans`, too, which wait until they can be stored,
-    the `carrier` to other processes, the store of `limits`, and the `provider` that has not
-    answered the latest requests.
+    If `threads` is `read-only`, stored threads can be read, but no questions can be answered.
+    `knowledge` is present if the runtime has some. Questions are also answered during its update,
+    and while the parts in `failing` fail: `traces` (spans cannot be stored), `exporter` (its
+    receiver rejects spans), `plans` (they wait until they can be stored), the `carrier` to other
+    processes, the store of `limits`, and the `provider` (the latest requests failed).
     """
 
     status: Literal["ready", "not ready"]
@@ -153,13 +152,13 @@ class _SharedLook:
 @lru_cache(maxsize=16)
 def _make_health_routes(path: str) -> Sequence[RestRoute]:
     async def health() -> None:
-        """Answer that the server is there: 503 once it takes no more questions."""
+        """Return 200 if the server accepts questions, and 503 once it does not."""
 
     async def live() -> None:
-        """Answer that the process goes on, also while it ends."""
+        """Return 200 as long as the process runs, even during a shutdown."""
 
     async def ready() -> None:
-        """Answer whether questions can be answered now: 503 if not."""
+        """Return 200 if questions can be answered now, else 503."""
 
     return (
         RestRoute(f"{path}/health", health, tags=["server"], response_class=Response),

@@ -198,9 +198,9 @@ class AppServer:
         if are_there and not self._core.has_users and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "The runtime is mounted with dependencies and without authenticate: everybody whom "
-                "they let in shares all threads. Give CopilotRuntime an authenticate function that "
-                "returns the user whom a dependency left in request.state."
+                "The runtime is mounted with dependencies, but without authenticate: all users "
+                "whom they admit share all threads. Give CopilotRuntime an authenticate function "
+                "that returns the user whom a dependency stored in request.state."
             )
 
     @asynccontextmanager

@@ -65,7 +65,7 @@ class ThreadPool:
         self._threads = 0
 
     async def run(self, work: Callable[[], T], *, priority: int = 0) -> T:
-        """Return what `work` returns, or raise what it raises."""
+        """Call `work` in a thread of the pool, and return its result. Raises its exception."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CallResult] = loop.create_future()
         context = copy_context()

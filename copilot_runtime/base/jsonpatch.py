@@ -171,7 +171,7 @@ class _Patch:
     def _count(self, moves: int) -> None:
         self.moves += moves
         if self.moves > _MAX_MOVES:
-            raise _PatchConflict("so many changes of what is so long take too much time")
+            raise _PatchConflict("too many changes of long lists or objects")
 
 
 def _resolve_key(parent: Any, key: str) -> Any:

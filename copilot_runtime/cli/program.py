@@ -84,6 +84,6 @@ def _describe_source(program: str | None, origins: "SettingOrigins") -> str:
         return f"Settings: those of {program}."
     place = f"'{origins.path}'" if origins.path else "the defaults"
     return (
-        f"Settings: {place} and the environment; what a program writes into Settings(...) "
-        "is read with --program MODULE:NAME."
+        f"Settings: {place} and the environment; the Settings(...) of a program "
+        "are used with --program MODULE:NAME."
     )

@@ -177,33 +177,31 @@ def read_in(
 
 @threads.command()
 def assign(
-    to: Annotated[str, typer.Option(help="User who gets them.")],
+    to: Annotated[str, typer.Option(help="The new owner.")],
     source: Annotated[
         str,
         typer.Option(
-            "--from", help="Owner whose threads these are, as `list` shows it; default: nobody."
+            "--from", help="The current owner, as shown by `list`. Default: threads without owner."
         ),
     ] = "",
-    tenant: Annotated[str, typer.Option(help="Tenant of the user who gets them.")] = "",
+    tenant: Annotated[str, typer.Option(help="Tenant of the new owner.")] = "",
     thread: Annotated[
         list[str] | None, typer.Option(help="Only the thread with this id; may be repeated.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List these threads, and change none.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list these threads.")] = False,
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Give threads to a user, such as those from before anybody had to sign in.
+    """Assign threads to a user, such as those from before authentication was enabled.
 
     \b
     copilot-runtime threads assign --to ann --dry-run
     copilot-runtime threads assign --to ann --tenant acme --thread 4f1c --thread 9b7e
     copilot-runtime threads assign --from ann --to ann --tenant acme
 
-    Nothing is changed while one of them is being answered. Archived ones are given, too; a thread
-    whose id the user has already stays where it is, and is named.
+    Nothing is changed if one of them has an active run. Archived threads are included; a thread
+    whose id the user already has is skipped and reported.
     """
     from copilot_runtime.threads.listing import Assignment
 
@@ -244,9 +242,7 @@ def expire(
         float,
         typer.Option(min=0, max=_MOST_DAYS, help="Delete threads unused for this many days."),
     ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List these threads, and delete none.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list these threads.")] = False,
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
@@ -277,7 +273,7 @@ def expire(
             for extension in _load_extensions():
                 files += await extension.expire_files(settings, threads_store, before)
         if files:
-            _say(f"Deleted {format_count(files, 'file')} of threads that are no more.")
+            _say(f"Deleted {format_count(files, 'file')} of deleted threads.")
 
     _with_store(store, settings, work)
 

@@ -71,7 +71,7 @@ class _Entry:
     is_late: bool = False
     """`True` if a warning about the worker was logged."""
     is_printed: bool = False
-    """`True` if the worker was told to print its stacks since the last heartbeat."""
+    """`True` if the worker was signalled to print its stacks since the last heartbeat."""
 
 
 class Watchdog:

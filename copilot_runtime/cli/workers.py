@@ -146,7 +146,7 @@ def _make_folder() -> AbstractContextManager[str]:
     try:
         parent = gettempdir()
         if len(os.fsencode(parent)) > _LONGEST_PARENT:
-            parent = "/tmp"  # noqa: S108 - the folder has a name that nobody guesses
+            parent = "/tmp"  # noqa: S108 - the folder has an unpredictable name
         return TemporaryDirectory(prefix="copilot-workers-", dir=parent, ignore_cleanup_errors=True)
     except OSError as error:
         logger.warning("/metrics shows one worker alone: no folder for sockets: %s", error)

@@ -46,7 +46,7 @@ class Response(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     async def readany(self) -> bytes:
-        """Return what has arrived since the last call; b"" at the end. Raises `OSError`."""
+        """Return the bytes received since the last call; b"" at the end. Raises `OSError`."""
         ...
 
     def release(self, *, finished: bool) -> None:
@@ -64,11 +64,11 @@ class Response(Protocol):
 class Upstream:
     """One service and its connections. `name` is its name in errors; times are in seconds.
 
-    `idle_timeout` limits every silence: before the answer starts, and between two pieces of it.
-    With `http_client`, requests go out by that client of the host application, within the same
-    limits, retries and errors, and each answer is read whole before it is returned: it is for
-    requests whose answers are not streams. Such a client is never closed here, and serves the event
-    loop it was made in. What it connects to, by which proxy and address, is its own decision.
+    `idle_timeout` limits every silence: before the response starts, and between its chunks.
+    With `http_client`, requests are sent by that client of the host application, with the same
+    timeouts, retries and errors, and each response is read completely before it is returned: this
+    is not for streams. Such a client is never closed here, and is only used on the event loop that
+    it was created on. It decides about proxies and the resolution of addresses.
     """
 
     def __init__(

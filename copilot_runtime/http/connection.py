@@ -1,10 +1,9 @@
-"""One connection of HTTP/1.1: a protocol of asyncio, whose bytes `httptools` parses.
+"""An HTTP/1.1 client connection: an asyncio protocol that parses with `httptools`.
 
-What a server may send is bounded. Between two pieces of a body there may be `MAX_HEAD` bytes of
-headers, trailers, chunk extensions and interim responses; of a body that nobody reads, 128 kB
-are held before the socket is read no further. A connection has one exchange at a time. It
-serves another one only after a response that ended where its own framing says; bytes that follow
-belong to no request, and close it.
+The memory for a response is bounded. Between two chunks of a body, at most `MAX_HEAD` bytes of
+headers, trailers, chunk extensions and interim responses are accepted; if a body is not read,
+reading from the socket pauses after 128 kB. A connection has one exchange at a time. It is reused
+only after a response whose framing marks its end; unexpected further bytes close it.
 """
 
 import asyncio
@@ -15,10 +14,10 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_HEAD = 64 * 1024
-"""Security policies of gateways are long; nothing is longer than this, give or take one read."""
+"""Maximum size of a head in bytes, exceeded by one read at most; gateways send long policies."""
 
 _HIGH_WATER = 128 * 1024
-_WRITE_SIZE = 512 * 1024  # to encrypt more in one piece would hold up the event loop
+_WRITE_SIZE = 512 * 1024  # encrypting more at once would block the event loop
 _DRAIN_TIME = 1.0
 
 
@@ -51,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        # servers that were written by hand end lines so
+        # some simple servers use such line ends
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -216,11 +215,11 @@ class Response:
 
     def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         self.status = 0
-        """0 until the headers are here."""
+        """0 until the headers have arrived."""
         self.headers: dict[str, str] = {}
-        """By their names in small letters."""
+        """The headers by lower-case name."""
         self.ended = False
-        """Whether nothing more of it will come."""
+        """Whether the response has ended or failed."""
         self._connection = connection
         self._loop = loop
         self._blocks: list[bytes] = []
@@ -236,16 +235,16 @@ class Response:
         return "content-length" not in self.headers and not coding.endswith("chunked")
 
     async def wait_for_head(self) -> None:
-        """Return when the headers are here."""
+        """Wait until the headers have arrived."""
         while not self.status:
             if self._error is not None:
                 raise self._error
             await self._wait()
 
     async def readany(self) -> bytes:
-        """Return what has arrived since the last call, as soon as there is any; b"" at the end.
+        """Wait for data and return the bytes received since the last call; b"" at the end.
 
-        Raises `OSError` where the body broke off, after what had arrived before.
+        If the connection breaks, the received bytes are returned first; then it raises `OSError`.
         """
         while not self._blocks:
             if self._error is not None:

@@ -19,9 +19,9 @@ async def forward_request(
 ) -> Any:
     """Return the client's response to the same request, its body unread. Follows no redirect.
 
-    The client's headers, cookies, authentication, proxies, hooks and transport count, and the time
-    limits of the request. A header of the request takes the place of the client's; an
-    `authorization` header that of the client's authentication, too.
+    The client's headers, cookies, authentication, proxies, hooks and transport are used, with the
+    timeouts of the request. A header of the request replaces the client's; an `authorization`
+    header also replaces the client's authentication.
     """
     headers = [
         (name, value)

@@ -61,9 +61,9 @@ async def send_request(
 ) -> BufferedResponse:
     """Send one request, follow no redirect, and read the response. The client stays open.
 
-    Its headers, cookies, authentication, proxies, hooks and transport count; of its time limits,
-    those of `errors` take the place. Raises `ConfigurationFailed` for what is no address,
-    `RunStalled` after too long a silence, and `NetworkError` for whatever else broke.
+    The client's headers, cookies, authentication, proxies, hooks and transport are used, but its
+    timeouts are replaced by those of `errors`. Raises `ConfigurationFailed` for an invalid URL,
+    `RunStalled` at a timeout, and `NetworkError` for all other failures.
     """
     timeout = httpx.Timeout(errors.idle_timeout, connect=errors.connect_timeout)
     started = False

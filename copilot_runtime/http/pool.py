@@ -34,7 +34,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """Where to connect."""
+    """The endpoint of a connection."""
 
     is_tls: bool
     host: str
@@ -42,7 +42,7 @@ class Origin(NamedTuple):
 
 
 class Target(NamedTuple):
-    """An address, in the parts that a request has."""
+    """A parsed URL, in the parts that a request needs."""
 
     origin: Origin
     authority: str
@@ -51,7 +51,7 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parse_target(url: str) -> Target | None:
-    """Return the parts of an address; None if it needs quoting, decoding or a login."""
+    """Parse a URL; return `None` if it needs quoting, decoding or credentials."""
     match = _URL.fullmatch(url)
     if match is None:
         return None
@@ -66,10 +66,10 @@ def parse_target(url: str) -> Target | None:
 
 
 def encode_head(method: str, target: Target, headers: Mapping[str, str], size: int | None) -> bytes:
-    """Return the request line and the headers, for a body of `size` bytes; None: without one.
+    """Return the request line and the headers; `size` is the length of the body, or `None`.
 
-    `headers` take the place of the usual ones, but for those that say where the body ends. Raises
-    `ValueError` for a name or a value that would break out of its line.
+    `headers` replace the default ones, except for those that frame the body. Raises `ValueError`
+    for names and values with invalid characters, such as line breaks (header injection).
     """
     fields = {
         "host": target.authority,
@@ -114,9 +114,9 @@ class ConnectionPool:
     ) -> Response:
         """Send a request; return its response once the headers are here.
 
-        A server may close a connection just when it is used again. Then an idempotent request is
-        sent once more, by a new connection; any other may have been acted upon. Raises
-        `ConnectionFailed`, and what `Connection.send` raises.
+        A server may close a connection at the moment of its reuse. An idempotent request is then
+        retried on a new connection; any other may already have been processed. Raises
+        `ConnectionFailed`, and the errors of `Connection.send`.
         """
         if (connection := self._take(origin)) is not None:
             try:

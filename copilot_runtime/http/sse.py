@@ -1,14 +1,14 @@
 """Decode server-sent events from bytes as they arrive.
 
-https://html.spec.whatwg.org/multipage/server-sent-events.html, without what models and
-agents do not need: ids, reconnection times, and the names of events (the data has the type, too).
-Events without data only keep a connection alive, and are left out.
+https://html.spec.whatwg.org/multipage/server-sent-events.html, without the fields that models and
+agents do not need: ids, reconnection times, and event names (the data has the type, too).
+Events without data only keep a connection alive, and are ignored.
 """
 
 from copilot_runtime.base.errors import NetworkError
 
 MAX_EVENT_SIZE = 8 * 1024 * 1024
-"""The largest event, in bytes, that is waited for."""
+"""Maximum size of an event, in bytes."""
 
 PAYLOADS_AT_ONCE = 64
 """Events of one block that are decoded before yielding to the event loop."""

@@ -181,7 +181,7 @@ class Admission:
         ):  # a repeated request must not stop the first one, either
             raise Misuse(
                 "This answer has been given already, and the agent works on it.",
-                hint="An answer counts once. Wait for what comes of it.",
+                hint="An answer is only used once. Wait for its result.",
             )
         # a client may send the next request as soon as it has read the last event
         when_busy = self._find_policy(run)

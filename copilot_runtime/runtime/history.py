@@ -53,7 +53,7 @@ def select_owner(default: HistoryOwner, agent: Agent | None) -> HistoryOwner:
     if owner not in ("client", "server"):
         raise ConfigurationFailed(
             f"An agent has the history {owner!r}.",
-            hint="It is client or server, or None for what the setting says.",
+            hint="Use client or server, or None for the default of the setting.",
         )
     return owner
 

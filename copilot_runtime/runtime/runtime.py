@@ -405,7 +405,7 @@ class Runtime:
             if not task.done():
                 raise self._build_stall_error()
             if task.cancelled():
-                raise RuntimeError("What prepares a run was cancelled, and not by us.")
+                raise RuntimeError("The preparation of a run was cancelled from outside.")
             return task.result()
         except Exception as error:
             await report_error(self.hooks, error, run)

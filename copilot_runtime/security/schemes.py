@@ -72,7 +72,7 @@ class SchemeChain:
 def check_identity(identity: Identity) -> None:
     """Raise `CredentialInvalid` for a user or tenant that could impersonate another one."""
     if identity.tenant and not is_tenant(identity.tenant):
-        raise CredentialInvalid("The tenant of this credential has characters that none may have.")
+        raise CredentialInvalid("The tenant of this credential has invalid characters.")
     own = identity.method in _OWN_METHODS and not identity.actor
     if identity.user is not None and not own and identity.user.startswith(_RESERVED):
-        raise CredentialInvalid("The user of this credential has a name that nobody may have.")
+        raise CredentialInvalid("The user id of this credential is reserved.")

@@ -25,7 +25,7 @@ class Position(NamedTuple):
     end: int = 0
     etag: str = ""
     last_line: bytes = b""
-    """The line that ends there, by which an object that grew is told from one written anew."""
+    """The line that ends there, to distinguish a grown object from a rewritten one."""
     line_count: int = 0
     """Number of lines before the position."""
 
@@ -43,7 +43,7 @@ class JsonLines:
     """The lines of one object, each of which a process reads once, in the order of the object.
 
     The lines that a process adds itself are read like all others, so that all processes see them
-    in one order. One task at a time reads, applies what it has read, and advances.
+    in one order. Only one task at a time reads lines, applies them, and advances.
     """
 
     def __init__(self, storage: Storage, key: str) -> None:

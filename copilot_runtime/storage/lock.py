@@ -60,8 +60,8 @@ class StorageLock:
         """Raise `LockLost` if it is lost."""
         if self.is_lost:
             raise LockLost(
-                "This process was not heard of for a while: another one took over, or may.",
-                hint="Try again: what was not done yet will be done.",
+                "This process did not renew its lock in time: another one may have taken over.",
+                hint="Try again: the remaining work will be done.",
             )
 
     async def wait(self) -> None:

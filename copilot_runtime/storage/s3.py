@@ -116,11 +116,11 @@ class _Log:
 class S3Storage(Storage):
     """Stores objects in a bucket, below a prefix.
 
-    S3 cannot append. What is appended is written as a segment beside the object, which only its
-    writer writes, and a reader joins the segments: writers never wait for each other, and lose
-    nothing. Now and then a writer merges them into the object with a conditional write, which
-    notes in the object's metadata what is part of it. What one process appends at the same time is
-    one segment. A server that ignores the conditions of writes is refused, before the first one.
+    S3 does not support appends. Appended data is written as a segment: a separate object with a
+    unique name. Readers join the segments, so writers never wait for each other, and no data is
+    lost. From time to time, a writer merges the segments into the object with a conditional write,
+    and records the merged ones in the object's metadata. Concurrent appends of one process share a
+    segment. A server that ignores conditional writes is refused before the first one.
 
     Keys and secrets are those of the environment (`AWS_ACCESS_KEY_ID` and so on) or of the machine,
     as everywhere with AWS.
@@ -222,7 +222,7 @@ class S3Storage(Storage):
     async def etag(self, key: str) -> str:
         if not is_log_key(check_key(key)):
             return (await self._head(key)).etag
-        segments = await self._find_segments(key)  # first: what is merged then is in the object
+        segments = await self._find_segments(key)  # first: later merges are in the object
         return _join_etags((await self._head(key)).etag, segments)
 
     async def find_many_etags(self, keys: Iterable[str]) -> dict[str, str]:
@@ -304,7 +304,7 @@ class S3Storage(Storage):
                     await self._merge_or_log(key)
         finally:  # also on cancellation, so that no caller waits forever
             batch, log.pending = [*batch, *log.pending], []
-            _finish(batch, StorageFailed(f"What was to be appended to {key!r} is not written."))
+            _finish(batch, StorageFailed(f"The data to append to {key!r} was not written."))
 
     async def _write_segment(self, key: str, parts: Sequence[bytes]) -> None:
         await self._require_conditions()
@@ -326,7 +326,7 @@ class S3Storage(Storage):
         try:
             await self.merge(key)
         except CopilotError as error:
-            logger.warning("What was appended to %s is not merged yet: %s", key, error.message)
+            logger.warning("Appended segments of %s are not merged yet: %s", key, error.message)
 
     async def _find_segments(self, key: str) -> list[AppendSegment]:
         folder = f"{APPENDS}{key}/"
@@ -492,7 +492,7 @@ class S3Storage(Storage):
             )
         if isinstance(error, FileNotFoundError):
             return ObjectNotFound(key)
-        if code == "NotImplemented":  # what a server says that does not know a condition
+        if code == "NotImplemented":  # the server does not support a condition
             return self._refuse_server()
         if isinstance(error, PreconditionError | AlreadyExistsError):
             return ObjectChanged(key)

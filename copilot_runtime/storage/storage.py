@@ -59,11 +59,10 @@ class Storage(ABC):
 
     A key is a relative path with forward slashes, such as `resources/common.Message.m1.json`; all
     methods raise `Misuse` for one that is empty, absolute, or has a `..`, a backslash or a
-    control character. What a method wrote is what every later read sees, in this process and in
-    others. A write that fails or is cancelled leaves the old object or the new one, never a part.
+    control character. Every later read sees a completed write, in this process and in others. A
+    write that fails or is cancelled leaves the old object or the new one, never a part.
 
-    An etag is a text that changes whenever an object does; that of an object that is not there is
-    empty.
+    An etag is a string that changes whenever the object does; it is empty for a missing object.
     """
 
     @abstractmethod
@@ -137,9 +136,9 @@ class Storage(ABC):
     async def append(self, key: str, data: bytes) -> None:
         """Append to an object, which is created if it does not exist.
 
-        What is added to a `.jsonl` object begins in a line of its own: the last one gets an end if
-        it lacks it, as a process that was killed may leave it. A `.json` object is one value, so
-        nothing is added to it: that raises `Misuse`.
+        Data appended to a `.jsonl` object starts on a new line: an incomplete last line, which a
+        killed process may leave, is terminated first. A `.json` object is a single value, so
+        appending to it raises `Misuse`.
 
         Appends of several tasks and processes are never lost or interleaved.
         """

@@ -177,7 +177,7 @@ def _cut_text(text: str, room: int) -> str:
         cut = f"{text[:keep]}…[+{len(text) - keep}]"
         if _measure_text(cut) <= room:
             return cut
-        keep = keep * 3 // 4  # what is escaped takes more than one character
+        keep = keep * 3 // 4  # escaped characters are longer
     return "…"
 
 

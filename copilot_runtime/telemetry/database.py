@@ -23,10 +23,10 @@ _VALUE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""Comments, texts, quoted names and numbers of SQL.
+"""Matches comments, string literals, quoted names and numbers in SQL.
 
 Databases differ in whether `\\'` ends a string literal and whether comments nest. The pattern
-treats anything that may belong to one as part of it, if need be to the end of the query.
+treats anything that may belong to one as part of it, even up to the end of the query.
 """
 
 

@@ -22,7 +22,7 @@ AttributeType = Literal[
 class Attribute(NamedTuple):
     """The classification of an attribute: content (written by users or models), or identity.
 
-    Other programs alone write a foreign attribute; it is listed because its meaning is known.
+    A foreign attribute is only written by other programs; it is listed because it is known.
     """
 
     name: str
@@ -50,133 +50,131 @@ def _define(
     return name
 
 
-# -- what was done, and by whom ---------------------------------------------------------------
-OPERATION_NAME = _define("gen_ai.operation.name", "string", "What was done, such as `chat`.")
-PROVIDER_NAME = _define("gen_ai.provider.name", "string", "Who runs the model, such as `openai`.")
+# -- operation and agent ----------------------------------------------------------------------
+OPERATION_NAME = _define("gen_ai.operation.name", "string", "The operation, such as `chat`.")
+PROVIDER_NAME = _define("gen_ai.provider.name", "string", "The provider, such as `openai`.")
 CONVERSATION_ID = _define("gen_ai.conversation.id", "string", "The id of the thread.")
 AGENT_NAME = _define("gen_ai.agent.name", "string", "The name of the agent, as clients call it.")
 AGENT_ID = _define("gen_ai.agent.id", "string", "The id of a remote agent.")
-AGENT_DESCRIPTION = _define("gen_ai.agent.description", "string", "What the agent is for.")
+AGENT_DESCRIPTION = _define("gen_ai.agent.description", "string", "The purpose of the agent.")
 AGENT_VERSION = _define(
     "gen_ai.agent.version", "string", "The version of a remote agent.", is_foreign=True
 )
 WORKFLOW_NAME = _define(
     "gen_ai.workflow.name", "string", "The name of a workflow: the agent whose plan it is."
 )
-DATA_SOURCE_ID = _define("gen_ai.data_source.id", "string", "Where passages were looked for.")
-ERROR_TYPE = _define("error.type", "string", "What kind of error it was: a code, or a class.")
+DATA_SOURCE_ID = _define("gen_ai.data_source.id", "string", "The id of the data source.")
+ERROR_TYPE = _define("error.type", "string", "The error code or exception class.")
 EXCEPTION_TYPE = _define("exception.type", "string", "The class of an exception.")
 EXCEPTION_MESSAGE = _define(
     "exception.message", "string", "The message of an exception.", is_content=True
 )
 EXCEPTION_STACKTRACE = _define(
-    "exception.stacktrace", "string", "Where an exception was raised.", is_content=True
+    "exception.stacktrace", "string", "The stack trace of an exception.", is_content=True
 )
 
 # -- a request to a model ---------------------------------------------------------------------
-REQUEST_MODEL = _define("gen_ai.request.model", "string", "The model that was asked for.")
-REQUEST_CHOICE_COUNT = _define("gen_ai.request.choice.count", "int", "How many answers, if not 1.")
-REQUEST_SEED = _define("gen_ai.request.seed", "int", "The seed that was sent.")
+REQUEST_MODEL = _define("gen_ai.request.model", "string", "The requested model.")
+REQUEST_CHOICE_COUNT = _define("gen_ai.request.choice.count", "int", "Number of choices, if not 1.")
+REQUEST_SEED = _define("gen_ai.request.seed", "int", "The requested seed.")
 REQUEST_STREAM = _define("gen_ai.request.stream", "boolean", "Whether the answer is a stream.")
-REQUEST_TOP_K = _define("gen_ai.request.top_k", "int", "How many tokens to choose among.")
-REQUEST_MAX_TOKENS = _define("gen_ai.request.max_tokens", "int", "The longest answer, in tokens.")
-REQUEST_TEMPERATURE = _define("gen_ai.request.temperature", "double", "How much chance there is.")
-REQUEST_TOP_P = _define("gen_ai.request.top_p", "double", "Share of the likeliest tokens.")
+REQUEST_TOP_K = _define("gen_ai.request.top_k", "int", "The top-k sampling setting.")
+REQUEST_MAX_TOKENS = _define("gen_ai.request.max_tokens", "int", "Maximum number of output tokens.")
+REQUEST_TEMPERATURE = _define("gen_ai.request.temperature", "double", "The sampling temperature.")
+REQUEST_TOP_P = _define("gen_ai.request.top_p", "double", "The nucleus sampling setting.")
 REQUEST_FREQUENCY_PENALTY = _define(
-    "gen_ai.request.frequency_penalty", "double", "Penalty of frequent tokens."
+    "gen_ai.request.frequency_penalty", "double", "The frequency penalty."
 )
 REQUEST_PRESENCE_PENALTY = _define(
-    "gen_ai.request.presence_penalty", "double", "Penalty of tokens that were there."
+    "gen_ai.request.presence_penalty", "double", "The presence penalty."
 )
-REQUEST_STOP_SEQUENCES = _define(
-    "gen_ai.request.stop_sequences", "string[]", "Texts at which an answer ends."
-)
+REQUEST_STOP_SEQUENCES = _define("gen_ai.request.stop_sequences", "string[]", "The stop sequences.")
 REQUEST_REASONING_LEVEL = _define(
-    "gen_ai.request.reasoning.level", "string", "How much the model may think, as it was sent."
+    "gen_ai.request.reasoning.level", "string", "The requested reasoning effort."
 )
 REQUEST_PREVIOUS_RESPONSE_ID = _define(
-    "gen_ai.request.previous_response.id", "string", "The answer that this one continues."
+    "gen_ai.request.previous_response.id", "string", "The id of the previous response."
 )
 REQUEST_ENCODING_FORMATS = _define(
-    "gen_ai.request.encoding_formats", "string[]", "The form of the vectors."
+    "gen_ai.request.encoding_formats", "string[]", "The encodings of the vectors."
 )
 OUTPUT_TYPE = _define("gen_ai.output.type", "string", "`text`, `json`, `image` or `speech`.")
-PROMPT_NAME = _define("gen_ai.prompt.name", "string", "The name of a template of prompts.")
+PROMPT_NAME = _define("gen_ai.prompt.name", "string", "The name of the prompt template.")
 PROMPT_VERSION = _define(
     "gen_ai.prompt.version", "string", "The version of that template.", is_foreign=True
 )
 CONVERSATION_COMPACTED = _define(
-    "gen_ai.conversation.compacted", "boolean", "Whether older messages were left out; or absent."
+    "gen_ai.conversation.compacted", "boolean", "True if older messages were omitted, else absent."
 )
 
 # -- the answer -------------------------------------------------------------------------------
-RESPONSE_ID = _define("gen_ai.response.id", "string", "The provider's id of the answer.")
+RESPONSE_ID = _define("gen_ai.response.id", "string", "The provider's id of the response.")
 RESPONSE_MODEL = _define("gen_ai.response.model", "string", "The model that answered.")
 RESPONSE_STATUS = _define(
-    "gen_ai.response.status", "string", "How far a stored answer is.", is_foreign=True
+    "gen_ai.response.status", "string", "The status of a stored response.", is_foreign=True
 )
 RESPONSE_FINISH_REASONS = _define(
-    "gen_ai.response.finish_reasons", "string[]", "Why the answer ended; `error` if it broke off."
+    "gen_ai.response.finish_reasons", "string[]", "The finish reasons; `error` if interrupted."
 )
 RESPONSE_TIME_TO_FIRST_CHUNK = _define(
     "gen_ai.response.time_to_first_chunk", "double", "Seconds until the first event."
 )
 USAGE_INPUT_TOKENS = _define(
-    "gen_ai.usage.input_tokens", "int", "Tokens that were read, those of a cache included."
+    "gen_ai.usage.input_tokens", "int", "Input tokens, including cached ones."
 )
 USAGE_OUTPUT_TOKENS = _define(
-    "gen_ai.usage.output_tokens", "int", "Tokens that were written, reasoning included."
+    "gen_ai.usage.output_tokens", "int", "Output tokens, including reasoning."
 )
 USAGE_CACHE_READ_TOKENS = _define(
-    "gen_ai.usage.cache_read.input_tokens", "int", "Tokens of the input that a cache had."
+    "gen_ai.usage.cache_read.input_tokens", "int", "Input tokens read from a cache."
 )
 USAGE_CACHE_WRITE_TOKENS = _define(
-    "gen_ai.usage.cache_write.input_tokens", "int", "Tokens of the input that a cache took in."
+    "gen_ai.usage.cache_write.input_tokens", "int", "Input tokens written to a cache."
 )
 USAGE_REASONING_TOKENS = _define(
-    "gen_ai.usage.reasoning.output_tokens", "int", "Tokens of the output that were thoughts."
+    "gen_ai.usage.reasoning.output_tokens", "int", "Output tokens used for reasoning."
 )
 OPENAI_API_TYPE = _define("openai.api.type", "string", "`chat_completions` or `responses`.")
 OPENAI_RESPONSE_SERVICE_TIER = _define(
-    "openai.response.service_tier", "string", "The tier that answered."
+    "openai.response.service_tier", "string", "The service tier of the response."
 )
 OPENAI_RESPONSE_SYSTEM_FINGERPRINT = _define(
-    "openai.response.system_fingerprint", "string", "OpenAI's name of what the model runs on."
+    "openai.response.system_fingerprint", "string", "OpenAI's fingerprint of the backend."
 )
-SERVER_ADDRESS = _define("server.address", "string", "The host that was asked.")
+SERVER_ADDRESS = _define("server.address", "string", "The host of the server.")
 SERVER_PORT = _define("server.port", "int", "The port of that host.")
 
-# -- what people and models wrote ---------------------------------------------------------------
+# -- content of users and models -----------------------------------------------------------------
 SYSTEM_INSTRUCTIONS = _define(
     "gen_ai.system_instructions", "any", "The system prompt.", is_content=True
 )
 INPUT_MESSAGES = _define(
-    "gen_ai.input.messages", "any", "The messages that were sent.", is_content=True
+    "gen_ai.input.messages", "any", "The messages of the request.", is_content=True
 )
 OUTPUT_MESSAGES = _define(
-    "gen_ai.output.messages", "any", "The messages that came back.", is_content=True
+    "gen_ai.output.messages", "any", "The messages of the response.", is_content=True
 )
 TOOL_DEFINITIONS = _define(
-    "gen_ai.tool.definitions", "any", "The tools that were offered.", is_content=True
+    "gen_ai.tool.definitions", "any", "The definitions of the tools.", is_content=True
 )
 
 # -- tools and skills ---------------------------------------------------------------------------
 TOOL_NAME = _define("gen_ai.tool.name", "string", "The name of the tool.")
 TOOL_TYPE = _define("gen_ai.tool.type", "string", "`function`, `extension` or `datastore`.")
 TOOL_CALL_ID = _define("gen_ai.tool.call.id", "string", "The id of the call.")
-TOOL_DESCRIPTION = _define("gen_ai.tool.description", "string", "What the tool is for.")
+TOOL_DESCRIPTION = _define("gen_ai.tool.description", "string", "The description of the tool.")
 TOOL_CALL_ARGUMENTS = _define(
     "gen_ai.tool.call.arguments", "any", "The arguments of the call.", is_content=True
 )
 TOOL_CALL_RESULT = _define(
     "gen_ai.tool.call.result", "any", "The result of the call.", is_content=True
 )
-SKILL_NAME = _define("gen_ai.skill.name", "string", "The skill that was loaded.", is_foreign=True)
+SKILL_NAME = _define("gen_ai.skill.name", "string", "The name of a loaded skill.", is_foreign=True)
 SKILL_DESCRIPTION = _define(
-    "gen_ai.skill.description", "string", "What the skill is for.", is_foreign=True
+    "gen_ai.skill.description", "string", "The description of the skill.", is_foreign=True
 )
 SKILL_SOURCE_URI = _define(
-    "gen_ai.skill.source.uri", "string", "Where the skill comes from.", is_foreign=True
+    "gen_ai.skill.source.uri", "string", "The URI of the skill's source.", is_foreign=True
 )
 SKILL_RESOURCE_NAME = _define(
     "gen_ai.skill.resource.name", "string", "A file of the skill.", is_foreign=True
@@ -186,27 +184,27 @@ SKILL_RESOURCE_NAME = _define(
 EMBEDDINGS_DIMENSION_COUNT = _define(
     "gen_ai.embeddings.dimension.count", "int", "The length of a vector."
 )
-RETRIEVAL_TOP_K = _define("gen_ai.retrieval.top_k", "int", "How many passages were wanted.")
+RETRIEVAL_TOP_K = _define("gen_ai.retrieval.top_k", "int", "Maximum number of passages.")
 RETRIEVAL_QUERY_TEXT = _define(
-    "gen_ai.retrieval.query.text", "string", "What was looked for.", is_content=True
+    "gen_ai.retrieval.query.text", "string", "The search query.", is_content=True
 )
 RETRIEVAL_DOCUMENTS = _define(
-    "gen_ai.retrieval.documents", "any", "What was found.", is_content=True
+    "gen_ai.retrieval.documents", "any", "The retrieved documents.", is_content=True
 )
-MEMORY_STORE_ID = _define("gen_ai.memory.store.id", "string", "Which memory it is.")
-MEMORY_RECORD_ID = _define("gen_ai.memory.record.id", "string", "Which record of it.")
-MEMORY_RECORD_COUNT = _define("gen_ai.memory.record.count", "int", "How many records.")
+MEMORY_STORE_ID = _define("gen_ai.memory.store.id", "string", "The id of the memory store.")
+MEMORY_RECORD_ID = _define("gen_ai.memory.record.id", "string", "The id of the record.")
+MEMORY_RECORD_COUNT = _define("gen_ai.memory.record.count", "int", "Number of records.")
 MEMORY_QUERY_TEXT = _define(
-    "gen_ai.memory.query.text", "string", "What was looked for.", is_content=True
+    "gen_ai.memory.query.text", "string", "The search query.", is_content=True
 )
-MEMORY_RECORDS = _define("gen_ai.memory.records", "any", "What was found.", is_content=True)
+MEMORY_RECORDS = _define("gen_ai.memory.records", "any", "The found records.", is_content=True)
 
 # -- MCP ------------------------------------------------------------------------------------------
 MCP_METHOD_NAME = _define("mcp.method.name", "string", "The method, such as `tools/call`.")
-MCP_SESSION_ID = _define("mcp.session.id", "string", "The session.")
+MCP_SESSION_ID = _define("mcp.session.id", "string", "The id of the session.")
 MCP_PROTOCOL_VERSION = _define("mcp.protocol.version", "string", "The version of MCP.")
 MCP_RESOURCE_URI = _define(
-    "mcp.resource.uri", "string", "The resource that was read.", is_content=True
+    "mcp.resource.uri", "string", "The URI of the resource.", is_content=True
 )
 """Content, because a model generates it."""
 JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
@@ -227,31 +225,31 @@ CLIENT_PORT = _define("client.port", "int", "The port of a client.", is_identity
 
 # -- databases ------------------------------------------------------------------------------------
 DB_SYSTEM_NAME = _define("db.system.name", "string", "The kind of database, such as `duckdb`.")
-DB_OPERATION_NAME = _define("db.operation.name", "string", "What was done, such as `SELECT`.")
+DB_OPERATION_NAME = _define("db.operation.name", "string", "The operation, such as `SELECT`.")
 DB_COLLECTION_NAME = _define("db.collection.name", "string", "The table.")
 DB_NAMESPACE = _define("db.namespace", "string", "The database.")
-DB_QUERY_SUMMARY = _define("db.query.summary", "string", "The query in a few words.")
+DB_QUERY_SUMMARY = _define("db.query.summary", "string", "A short summary of the query.")
 DB_QUERY_TEXT = _define("db.query.text", "string", "The query, with `?` for each value.")
 DB_RESPONSE_STATUS_CODE = _define(
-    "db.response.status_code", "string", "The database's own code.", is_foreign=True
+    "db.response.status_code", "string", "The status code of the database.", is_foreign=True
 )
-DB_RESPONSE_RETURNED_ROWS = _define("db.response.returned_rows", "int", "How many rows came back.")
+DB_RESPONSE_RETURNED_ROWS = _define("db.response.returned_rows", "int", "Number of returned rows.")
 
 # -- evaluations ----------------------------------------------------------------------------------
-EVALUATION_NAME = _define("gen_ai.evaluation.name", "string", "What was judged.")
+EVALUATION_NAME = _define("gen_ai.evaluation.name", "string", "The name of the metric.")
 EVALUATION_SCORE_VALUE = _define("gen_ai.evaluation.score.value", "double", "The score.")
-EVALUATION_SCORE_LABEL = _define("gen_ai.evaluation.score.label", "string", "The score in a word.")
+EVALUATION_SCORE_LABEL = _define("gen_ai.evaluation.score.label", "string", "The score as a label.")
 EVALUATION_EXPLANATION = _define(
-    "gen_ai.evaluation.explanation", "string", "Why it was judged so.", is_content=True
+    "gen_ai.evaluation.explanation", "string", "The explanation of the score.", is_content=True
 )
 
-# -- who, where -----------------------------------------------------------------------------------
-USER_NAME = _define("user.name", "string", "Who asked.", is_identity=True)
+# -- users and hosts ------------------------------------------------------------------------------
+USER_NAME = _define("user.name", "string", "The authenticated user.", is_identity=True)
 PROCESS_USER_NAME = _define(
     "process.user.name", "string", "The user of this process.", is_identity=True
 )
 HOST_NAME = _define("host.name", "string", "The name of this machine.", is_identity=True)
-SERVICE_NAME = _define("service.name", "string", "What this server is.")
+SERVICE_NAME = _define("service.name", "string", "The name of this service.")
 SERVICE_VERSION = _define("service.version", "string", "The version of this package.")
 DEPLOYMENT_ENVIRONMENT_NAME = _define(
     "deployment.environment.name", "string", "Such as production; the setting `deployment`."
@@ -265,37 +263,37 @@ RUN_OUTCOME = _define(
     "`finished`, `failed`, `stopped`, `refused`, or `interrupted` if it waits for a person.",
 )
 RUN_PROTOCOL = _define("copilot.run.protocol", "string", "`agui` or `graphql`.")
-RUN_TURNS = _define("copilot.run.turns", "int", "How many requests to the model it took.")
-RUN_TOOL_CALLS = _define("copilot.run.tool_calls", "int", "How many calls of tools it made.")
-REQUEST_TYPE = _define("copilot.request.type", "string", "CopilotKit's word for the request.")
+RUN_TURNS = _define("copilot.run.turns", "int", "Number of requests to models.")
+RUN_TOOL_CALLS = _define("copilot.run.tool_calls", "int", "Number of tool calls.")
+REQUEST_TYPE = _define("copilot.request.type", "string", "CopilotKit's type of the request.")
 TOOL_LOCATION = _define(
     "copilot.tool.location", "string", "Where a tool runs: `server`, `browser`, `agent` or `mcp`."
 )
 TOOL_WAITING = _define(
     "copilot.tool.waiting",
     "boolean",
-    "True of a call whose result had not come when the run ended: the browser brings it later.",
+    "True for a call without a result at the end of the run: the browser sends it later.",
 )
-TOOL_SERVER = _define("copilot.tool.server", "string", "The host of the MCP server that has it.")
+TOOL_SERVER = _define("copilot.tool.server", "string", "The host of the tool's MCP server.")
 HOOK_TYPE = _define("copilot.hook.type", "string", "The hook, such as `before_request`.")
 HOOK_RESULT = _define("copilot.hook.result", "string", "`success`, `error` or `refused`.")
-HOOK_NAME = _define("copilot.hook.name", "string", "The name of its function.")
-COST_DOLLARS = _define("copilot.cost.usd", "double", "What the answer cost, if prices are known.")
+HOOK_NAME = _define("copilot.hook.name", "string", "The name of the hook function.")
+COST_DOLLARS = _define("copilot.cost.usd", "double", "The cost, if prices are known.")
 FEEDBACK_RATING = _define("copilot.feedback.rating", "string", "`up` or `down`.")
 FEEDBACK_COMMENT = _define(
-    "copilot.feedback.comment", "string", "What somebody said about it.", is_content=True
+    "copilot.feedback.comment", "string", "The comment of the user.", is_content=True
 )
 SPAN_SOURCE = _define(
-    "copilot.span.source", "string", "`events` for a span that was made of an agent's events."
+    "copilot.span.source", "string", "`events` for a span derived from an agent's events."
 )
 STEP_NAME = _define("copilot.step.name", "string", "A step of an agent, such as a node.")
-LOG_SEVERITY = _define("copilot.log.severity", "string", "How bad it is, such as `WARN`.")
-LOG_LOGGER = _define("copilot.log.logger", "string", "Who wrote to the log of another process.")
-LOG_BODY = _define("copilot.log.body", "any", "What was written to that log.", is_content=True)
-INGEST_SOURCES = _define("copilot.ingest.sources", "int", "How many sources there were.")
-INGEST_CHANGES = _define("copilot.ingest.changes", "int", "How many sources or resources changed.")
+LOG_SEVERITY = _define("copilot.log.severity", "string", "The severity, such as `WARN`.")
+LOG_LOGGER = _define("copilot.log.logger", "string", "The logger of a record of another process.")
+LOG_BODY = _define("copilot.log.body", "any", "The body of that record.", is_content=True)
+INGEST_SOURCES = _define("copilot.ingest.sources", "int", "Number of sources.")
+INGEST_CHANGES = _define("copilot.ingest.changes", "int", "Number of changed sources or resources.")
 INGEST_FAILURES = _define(
-    "copilot.ingest.failures", "int", "How many sources or resources could not be taken in."
+    "copilot.ingest.failures", "int", "Number of sources or resources that failed."
 )
 INGEST_STEP_NAME = _define(
     "copilot.ingest.step", "string", "A step: `read`, `store`, `embed` or `link`."
@@ -303,14 +301,12 @@ INGEST_STEP_NAME = _define(
 UPLOAD_STATE = _define(
     "copilot.upload.state", "string", "`searchable`, `stored`, `refused` or `reading`."
 )
-UPLOAD_MEDIA_TYPE = _define("copilot.upload.media_type", "string", "The type, by the content.")
-UPLOAD_BYTES = _define("copilot.upload.bytes", "int", "How large the file is.")
-UPLOAD_CHUNKS = _define("copilot.upload.chunks", "int", "How many pieces of text it has.")
-UPLOAD_NAME = _define(
-    "copilot.upload.name", "string", "What the user calls the file.", is_content=True
-)
+UPLOAD_MEDIA_TYPE = _define("copilot.upload.media_type", "string", "The detected media type.")
+UPLOAD_BYTES = _define("copilot.upload.bytes", "int", "The size of the file in bytes.")
+UPLOAD_CHUNKS = _define("copilot.upload.chunks", "int", "Number of text chunks of the file.")
+UPLOAD_NAME = _define("copilot.upload.name", "string", "The name of the file.", is_content=True)
 UPLOAD_MESSAGE = _define(
-    "copilot.upload.message", "string", "Why it was refused, or cut.", is_content=True
+    "copilot.upload.message", "string", "The reason of a refusal or truncation.", is_content=True
 )
 PLAN_ID = _define("copilot.plan.id", "string", "The id of a plan.")
 PLAN_OUTCOME = _define(
@@ -319,76 +315,68 @@ PLAN_OUTCOME = _define(
     "`finished`, `failed` or `stopped`; `interrupted` where another server goes on with it.",
 )
 PLAN_EPOCH = _define(
-    "copilot.plan.epoch", "int", "Which carrying out it is: 1, and 1 more for each time it goes on."
+    "copilot.plan.epoch", "int", "Number of the execution: 1, plus 1 for each resumption."
 )
-PLAN_TASKS = _define("copilot.plan.tasks", "int", "How many tasks there are, or were added.")
+PLAN_TASKS = _define("copilot.plan.tasks", "int", "Number of tasks, or of added ones.")
 PLAN_SECONDS = _define(
-    "copilot.plan.seconds", "double", "Seconds from the beginning of a plan, on whatever server."
+    "copilot.plan.seconds", "double", "Seconds since the start of the plan, on all servers."
 )
-TASK_ID = _define("copilot.task.id", "string", "Where a task is in its plan, such as `2.1`.")
-TASK_ATTEMPT = _define("copilot.task.attempt", "int", "How often the task has begun.")
+TASK_ID = _define("copilot.task.id", "string", "The position of a task in its plan, such as `2.1`.")
+TASK_ATTEMPT = _define("copilot.task.attempt", "int", "Number of the attempt.")
 TASK_ROUND = _define(
-    "copilot.task.round", "int", "The round of corrections that made the task; absent if planned."
+    "copilot.task.round", "int", "The correction round that added the task; absent if planned."
 )
 TASK_SCORE = _define(
-    "copilot.task.score", "double", "How well the agent fits the task that was elected for it."
+    "copilot.task.score", "double", "How well the selected agent matches the task."
 )
 TASK_OUTCOME = _define(
     "copilot.task.outcome",
     "string",
     "`finished`, `failed`, `skipped` or `stopped`; `interrupted` if the server ended before.",
 )
-TASK_TOKENS = _define("copilot.task.tokens", "int", "Tokens of a task and of those below it.")
-TASK_COST = _define(
-    "copilot.task.cost.usd", "double", "What a task and those below it cost, as far as it is known."
-)
-TASK_WAITING = _define("copilot.task.waiting", "double", "Seconds that it waited for people.")
+TASK_TOKENS = _define("copilot.task.tokens", "int", "Tokens of a task and its subtasks.")
+TASK_COST = _define("copilot.task.cost.usd", "double", "The known cost of a task and its subtasks.")
+TASK_WAITING = _define("copilot.task.waiting", "double", "Seconds spent waiting for people.")
 TASK_NAME = _define("copilot.task.name", "string", "The name of a task.", is_content=True)
 TASK_DESCRIPTION = _define(
-    "copilot.task.description", "string", "What is to be done.", is_content=True
+    "copilot.task.description", "string", "The description of a task.", is_content=True
 )
-TASK_OUTPUT = _define("copilot.task.output", "string", "What came of it.", is_content=True)
+TASK_OUTPUT = _define("copilot.task.output", "string", "The output of a task.", is_content=True)
 TASK_REASON = _define(
-    "copilot.task.reason", "string", "Why it did not finish, in a sentence.", is_content=True
+    "copilot.task.reason", "string", "The reason why it did not finish.", is_content=True
 )
 QUESTION_KIND = _define(
     "copilot.question.kind",
     "string",
-    "`approval`, `interrupted_call`, `interrupted_task`, or `interrupt`: an agent itself asks.",
+    "`approval`, `interrupted_call`, `interrupted_task`, or `interrupt` of an agent.",
 )
-QUESTION_TEXT = _define("copilot.question.text", "string", "What was asked.", is_content=True)
+QUESTION_TEXT = _define("copilot.question.text", "string", "The question.", is_content=True)
 QUESTION_ANSWER = _define(
     "copilot.question.answer",
     "string",
     "`approve`, `reject`, `retry`, `done`, `fail`, `resolve` or `cancel`.",
 )
 QUESTION_NOTE = _define(
-    "copilot.question.note", "string", "What a person wrote beside the answer.", is_content=True
+    "copilot.question.note", "string", "The comment with an answer.", is_content=True
 )
 REQUEST_CLASS = _define(
     "copilot.request.class",
     "string",
-    "What kind of question the analyst takes it for, such as `data_question`.",
+    "The analyst's classification of the question, such as `data_question`.",
 )
 REQUEST_CONFIDENCE = _define(
-    "copilot.request.confidence", "double", "How sure the analyst is of that, from 0 to 1."
+    "copilot.request.confidence", "double", "The confidence of that, from 0 to 1."
 )
-REQUEST_SKILLS = _define(
-    "copilot.request.skills", "string[]", "The skills that the model reads for it."
-)
-REQUEST_DATASET = _define("copilot.request.dataset", "string", "The data set that it is about.")
+REQUEST_SKILLS = _define("copilot.request.skills", "string[]", "The skills given to the model.")
+REQUEST_DATASET = _define("copilot.request.dataset", "string", "The data set of the question.")
 REQUEST_BLOCKED = _define(
-    "copilot.request.blocked", "string", "Why it is not answered, such as `prompt_injection`."
+    "copilot.request.blocked", "string", "The reason of a refusal, such as `prompt_injection`."
 )
-REDACTION_COUNT = _define(
-    "copilot.redaction.count", "int", "How much was taken out of the text of an answer."
-)
+REDACTION_COUNT = _define("copilot.redaction.count", "int", "Number of redactions in an answer.")
 SQL_ATTEMPT = _define(
-    "axis.sql.attempt", "int", "Which attempt a query of the analyst is: after 1, it was repaired."
+    "axis.sql.attempt", "int", "Number of the attempt of a query; after 1, it was repaired."
 )
-SQL_HASH = _define(
-    "axis.sql.hash", "string", "Equal for queries of the analyst that differ in values only."
-)
+SQL_HASH = _define("axis.sql.hash", "string", "Hash that ignores the values in a query.")
 ERROR_TYPE_OTHER = "_OTHER"
 ERROR_TYPE_EVALUATION = "evaluation_failed"
 
@@ -519,7 +507,7 @@ TOKEN_MODALITY = _define(
 
 OPERATION_DURATION = _time(
     "gen_ai.client.operation.duration",
-    "How long requests to models took.",
+    "Duration of requests to models.",
     (*_MODEL, ERROR_TYPE),
     _D,
     "released",
@@ -527,38 +515,38 @@ OPERATION_DURATION = _time(
 TOKEN_USAGE = _histogram(
     "gen_ai.client.token.usage",
     "{token}",
-    "How many tokens requests to models took.",
+    "Number of tokens of requests to models.",
     (*_MODEL, TOKEN_TYPE),
     _TOKENS,
     "released",
 )
 TIME_TO_FIRST_CHUNK = _time(
     "gen_ai.client.operation.time_to_first_chunk",
-    "How long the first event of a stream took.",
+    "Time to the first event of a stream.",
     _MODEL,
     _D,
     "released",
 )
 INFERENCE_DURATION = _time(
     "gen_ai.client.inference.duration",
-    "How long requests to models took.",
+    "Duration of requests to models.",
     (*_MODEL, ERROR_TYPE),
     _D,
     "head",
 )
 INFERENCE_TIME_TO_FIRST_CHUNK = _time(
     "gen_ai.client.inference.time_to_first_chunk",
-    "How long the first event of a stream took.",
+    "Time to the first event of a stream.",
     _MODEL,
     _D,
     "head",
 )
 _USAGE = {
-    "input_tokens": "Tokens that were read.",
-    "output_tokens": "Tokens that were written.",
-    "cache_read.input_tokens": "Tokens that a cache had.",
-    "cache_write.input_tokens": "Tokens that a cache took in.",
-    "reasoning.output_tokens": "Tokens that were thoughts.",
+    "input_tokens": "Input tokens.",
+    "output_tokens": "Output tokens.",
+    "cache_read.input_tokens": "Input tokens read from a cache.",
+    "cache_write.input_tokens": "Input tokens written to a cache.",
+    "reasoning.output_tokens": "Output tokens used for reasoning.",
 }
 INFERENCE_USAGE: Mapping[str, str] = {
     kind: _counter(
@@ -574,7 +562,7 @@ INFERENCE_USAGE: Mapping[str, str] = {
 INFERENCE_INPUT_TOKENS = _histogram(
     "gen_ai.client.inference.operation.input_tokens",
     "{token}",
-    "How many tokens one request read.",
+    "Input tokens of one request.",
     _MODEL,
     _TOKENS,
     "head",
@@ -582,125 +570,121 @@ INFERENCE_INPUT_TOKENS = _histogram(
 INFERENCE_OUTPUT_TOKENS = _histogram(
     "gen_ai.client.inference.operation.output_tokens",
     "{token}",
-    "How many tokens one answer had.",
+    "Output tokens of one request.",
     _MODEL,
     _TOKENS,
     "head",
 )
 INVOKE_AGENT_DURATION = _time(
     "gen_ai.invoke_agent.duration",
-    "How long runs took.",
+    "Duration of runs.",
     (AGENT_NAME, REQUEST_MODEL, ERROR_TYPE),
     _AGENT,
 )
 INVOKE_AGENT_INFERENCE_CALLS = _histogram(
     "gen_ai.invoke_agent.inference_calls",
     "{inference_call}",
-    "How many requests to a model a run took.",
+    "Number of requests to models per run.",
     (AGENT_NAME,),
     _CALLS,
 )
 INVOKE_AGENT_TOOL_CALLS = _histogram(
     "gen_ai.invoke_agent.tool_calls",
     "{tool_call}",
-    "How many calls of tools a run made.",
+    "Number of tool calls per run.",
     (AGENT_NAME,),
     _CALLS,
 )
 INVOKE_WORKFLOW_DURATION = _time(
     "gen_ai.invoke_workflow.duration",
-    "How long workflows took.",
+    "Duration of workflows.",
     (WORKFLOW_NAME, ERROR_TYPE),
     _WORKFLOW,
 )
 EXECUTE_TOOL_DURATION = _time(
     "gen_ai.execute_tool.duration",
-    "How long calls of tools took.",
+    "Duration of tool calls.",
     (TOOL_NAME, TOOL_TYPE, AGENT_NAME, ERROR_TYPE),
     _D,
 )
 MCP_CLIENT_OPERATION_DURATION = _time(
     "mcp.client.operation.duration",
-    "How long requests to MCP servers took.",
+    "Duration of requests to MCP servers.",
     (MCP_METHOD_NAME, TOOL_NAME, ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
 MCP_SERVER_OPERATION_DURATION = _time(
     "mcp.server.operation.duration",
-    "How long requests of MCP clients took.",
+    "Duration of requests of MCP clients.",
     (MCP_METHOD_NAME, TOOL_NAME, ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
 MCP_CLIENT_SESSION_DURATION = _time(
     "mcp.client.session.duration",
-    "How long sessions with MCP servers lasted.",
+    "Duration of sessions with MCP servers.",
     (ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
 MCP_SERVER_SESSION_DURATION = _time(
     "mcp.server.session.duration",
-    "How long sessions of MCP clients behind pipes lasted; over HTTP there are none.",
+    "Duration of sessions of MCP clients over stdio; HTTP has none.",
     (ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
-RUNS_OPEN = _gauge("copilot.runs.open", "{run}", "Runs that go on.")
-READERS_OPEN = _gauge("copilot.readers.open", "{reader}", "Readers of logs.")
+RUNS_OPEN = _gauge("copilot.runs.open", "{run}", "Active runs.")
+READERS_OPEN = _gauge("copilot.readers.open", "{reader}", "Active readers of run logs.")
 WORKER_UP = _gauge(
     "copilot.worker.up",
     "{worker}",
     "At `/metrics` of several workers: 1 if the worker answered, else 0.",
 )
-RUN_COUNT = _counter(
-    "copilot.run.count", "{run}", "Runs by how they ended.", (AGENT_NAME, RUN_OUTCOME)
-)
-PLANS_OPEN = _gauge("copilot.plans.open", "{plan}", "Plans that are carried out.")
+RUN_COUNT = _counter("copilot.run.count", "{run}", "Runs by outcome.", (AGENT_NAME, RUN_OUTCOME))
+PLANS_OPEN = _gauge("copilot.plans.open", "{plan}", "Active plans.")
 PLAN_QUESTIONS_OPEN = _gauge(
-    "copilot.plan.questions.open", "{question}", "Questions of plans that nobody has answered."
+    "copilot.plan.questions.open", "{question}", "Unanswered questions of plans."
 )
 PLAN_COUNT = _counter(
-    "copilot.plan.count", "{plan}", "Plans by how they ended.", (WORKFLOW_NAME, PLAN_OUTCOME)
+    "copilot.plan.count", "{plan}", "Plans by outcome.", (WORKFLOW_NAME, PLAN_OUTCOME)
 )
 PLAN_DURATION = _time(
     "copilot.plan.duration",
-    "How long plans took, on however many servers.",
+    "Duration of plans, on all servers.",
     (WORKFLOW_NAME, PLAN_OUTCOME),
     _WORKFLOW,
 )
 PLAN_WAITING = _time(
     "copilot.plan.waiting",
-    "How long plans waited for people while nothing else was done.",
+    "Time that plans only waited for people.",
     (WORKFLOW_NAME,),
     _WORKFLOW,
 )
 TASK_COUNT = _counter(
-    "copilot.task.count", "{task}", "Tasks of plans by how they ended.", (AGENT_NAME, TASK_OUTCOME)
+    "copilot.task.count", "{task}", "Tasks of plans by outcome.", (AGENT_NAME, TASK_OUTCOME)
 )
 TASK_DURATION = _time(
     "copilot.task.duration",
-    "How long tasks of plans took, the time included in which they waited for people.",
+    "Duration of tasks of plans, including the time spent waiting for people.",
     (AGENT_NAME, TASK_OUTCOME),
     _AGENT,
 )
 FEEDBACK_COUNT = _counter(
     "copilot.feedback.count", "{rating}", "Thumbs up and down.", (FEEDBACK_RATING,)
 )
-STORE_OPERATION = _define("copilot.store.operation", "string", "What was done to a store.")
+STORE_OPERATION = _define("copilot.store.operation", "string", "The operation of a store.")
 STORE_DURATION = _time(
     "copilot.store.duration",
-    "How long the store of threads took.",
+    "Duration of operations of the thread store.",
     (STORE_OPERATION, ERROR_TYPE),
     _FAST,
 )
 BUS_DELAY = _time(
-    "copilot.bus.delay", "How long an event waited for the store before readers got it.", (), _FAST
+    "copilot.bus.delay", "Delay of events until they are stored and published.", (), _FAST
 )
-TELEMETRY_DROPPED = _counter(
-    "copilot.telemetry.dropped", "{item}", "Spans and records that were left out."
-)
+TELEMETRY_DROPPED = _counter("copilot.telemetry.dropped", "{item}", "Dropped spans and records.")
 METRIC_OVERFLOW = _define(
-    "otel.metric.overflow", "boolean", "Of values whose attributes were too many to be told apart."
+    "otel.metric.overflow", "boolean", "True for the overflow of too many attribute sets."
 )
-COST = _counter("copilot.cost", "USD", "What answers cost, where prices are known.", _MODEL)
+COST = _counter("copilot.cost", "USD", "Cost of requests to models with known prices.", _MODEL)
 
 # -- events ---------------------------------------------------------------------------------------
 EVENT_INFERENCE_DETAILS = "gen_ai.client.inference.operation.details"

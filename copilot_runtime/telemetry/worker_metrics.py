@@ -69,7 +69,7 @@ class WorkerMetrics:
             async with asyncio.timeout(_PATIENCE):
                 return await _read_page(self._folder / str(number), place)
         except (OSError, EOFError) as error:  # among them that the time is over
-            logger.debug("Worker %d says nothing about its metrics: %r", number, error)
+            logger.debug("Worker %d did not return its metrics: %r", number, error)
         return await self._pages[place]() if number == self.number else None
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,7 +80,7 @@ class WorkerMetrics:
                 writer.write(_WORD.pack(len(page)) + page)
                 await writer.drain()
         except (OSError, EOFError) as error:
-            logger.debug("A worker that asked for metrics has gone: %r", error)
+            logger.debug("A worker disconnected while requesting metrics: %r", error)
         finally:
             writer.close()
 

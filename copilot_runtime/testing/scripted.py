@@ -32,7 +32,7 @@ class ScriptedAgent(Agent):
     Args:
         turns: The turns: events, an exception that is raised at its position, or a function that
             takes the `RunInput` and returns them.
-        description: What the agent is for.
+        description: The purpose of the agent.
         gate: If set, each event waits until the test releases it here.
     """
 

@@ -1,4 +1,4 @@
-"""FastAPI routes that describe what the router answers, for `/docs`.
+"""FastAPI routes that describe the router's responses, for `/docs`.
 
 FastAPI inspects all models of a route when it builds it, which takes a millisecond: 20 ms for the
 routes of an application, and tests create thousands of applications.
@@ -20,7 +20,7 @@ from copilot_runtime.transports.router import LONGEST_PATH
 
 
 class Problem(BaseModel):
-    """Why there is no other answer; the sentence is in `message` or in `details`."""
+    """An error response; the message is in `message` or in `details`."""
 
     error: str = Field(examples=["Not found"])
     message: str | None = Field(default=None, examples=["There is no such thread."])

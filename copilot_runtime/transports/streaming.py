@@ -120,7 +120,7 @@ class Stream:
         if self._since is not None:
             due = self._since + self._timeout
             if due <= now and self._task is not None:
-                logger.warning("Cut off a client that took nothing for %g seconds", self._timeout)
+                logger.warning("Disconnected a client that was stalled for %g s", self._timeout)
                 abort_connection(self._receive)
                 self._stalled = True
                 self._task.cancel()

@@ -110,7 +110,7 @@ async def test_a_model_without_a_price_is_said_to_cost_nothing(caplog: pytest.Lo
             assert await answer_to(adapter, by("ada")) == free
 
     assert [r.getMessage() for r in caplog.records] == [
-        "No price is known of 'llama-on-my-desk': it costs nobody's budget."
+        "No price is known for 'llama-on-my-desk': it is not budgeted."
     ]
 
 

@@ -206,7 +206,7 @@ def test_who_listens_for_other_machines_without_a_login_is_told_in_one_line(star
     server.process.terminate()
 
     (line,) = server.errors.text().splitlines()
-    assert "other machines reach this server at 0.0.0.0" in line
+    assert "other machines can reach this server at 0.0.0.0" in line
     assert ready == {"status": "ready", "threads": "reachable"}
 
 

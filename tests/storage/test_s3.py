@@ -194,7 +194,7 @@ async def test_a_merge_that_fails_costs_nobody_an_append(
     await storage.append("log", b"1")
     await storage.aclose()
     assert await open_bucket().get("log") == b"1"
-    assert "What was appended to log is not merged yet: no right to delete" in caplog.text
+    assert "Appended segments of log are not merged yet: no right to delete" in caplog.text
 
 
 async def test_more_writers_than_the_marks_can_name_are_merged_in_turns(
@@ -320,7 +320,7 @@ async def test_an_append_ends_when_its_writer_does(open_bucket: OpenBucket) -> N
             raise RuntimeError("a mistake of ours")
 
     storage = open_bucket(Broken)
-    with pytest.raises(StorageFailed, match=r"to be appended to 'log' is not written"):
+    with pytest.raises(StorageFailed, match=r"data to append to 'log' was not written"):
         await storage.append("log", b"1")
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         await storage.aclose()

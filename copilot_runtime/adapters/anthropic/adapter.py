@@ -43,7 +43,7 @@ class AnthropicAdapter(HTTPAdapter):
         base_url: The address, without `/v1`; by default `ANTHROPIC_BASE_URL`, or Anthropic's.
         client: An `anthropic.AsyncAnthropic` (the extra `anthropic`), which then does address,
             authentication, transport, timeout and retries; it stays open.
-        max_tokens: The longest answer, thoughts included; None: 32,000, or what the model takes.
+        max_tokens: Maximum answer length, reasoning included; None: 32,000, or the model's limit.
         thinking: Whether to think (None: as the model does by itself), or for models before 4.6
             for how many tokens; a client's `reasoning_effort` counts too.
         cache: Whether the provider keeps instructions, tools and conversation for the next

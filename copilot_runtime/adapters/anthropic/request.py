@@ -213,7 +213,7 @@ _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
-    """Return the content of a message. `new` is True for what the user has just sent.
+    """Return the content of a message. `new` is True for the user's latest message.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """

@@ -181,7 +181,7 @@ def _mentions(text: str, option: object) -> bool:
 
 
 def _strip_request(text: str) -> str:
-    """Return what follows a colon, or the sentence without its opening request."""
+    """Return the text after a colon, or the sentence without its opening request."""
     before, _, after = text.partition(": ")
     if after.strip() and len(before) < 60:
         return after.strip()

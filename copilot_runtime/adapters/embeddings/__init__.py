@@ -43,7 +43,7 @@ def create_embedder(name: str, **options: Any) -> Embedder:
         ) from error
     if not isinstance(embedder, Embedder):
         raise ConfigurationFailed(
-            f"What the embedder {kind!r} stands for made a {type(embedder).__name__}.",
+            f"The factory of the embedder {kind!r} returned a {type(embedder).__name__}.",
             hint="It must be a subclass of copilot_runtime.api.Embedder.",
         )
     return embedder

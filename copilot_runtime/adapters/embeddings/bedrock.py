@@ -30,7 +30,7 @@ class BedrockEmbedder(HTTPEmbedder):
     Args:
         name: The model's id, or that of an inference profile, such as `cohere.embed-v4:0`.
         dimensions: The length of a vector, if the model lets one choose it.
-        region: The region; by default `AWS_REGION`, or what a profile says.
+        region: The region; by default `AWS_REGION`, or that of the profile.
         api_key: A key of Bedrock; by default `AWS_BEARER_TOKEN_BEDROCK`, else requests are signed.
         access_key: An access key, with `secret_key` and, if it is temporary, `session_token`.
         session: A session of `boto3` or `botocore`, which has credentials.

@@ -46,7 +46,7 @@ class EmbedderOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """What a provider returned for the texts of one request."""
+    """The embeddings of the texts of one request, and their token count."""
 
     vectors: Sequence[Sequence[float] | Vectors]
     tokens: int = 0

@@ -59,11 +59,11 @@ class OpenAIEmbedder(HTTPEmbedder):
         api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`, or the
             variable of the preset.
         base_url: The address, with its version; by default `OPENAI_BASE_URL`, or the preset's.
-        preset: What is special about a service.
+        preset: The peculiarities of a service.
         options: Those of `EmbedderOptions`.
 
     Raises:
-        ConfigurationFailed: No model is named where there must be one, or the address is none.
+        ConfigurationFailed: No model is named where there must be one, or the URL is invalid.
     """
 
     def __init__(

@@ -57,8 +57,8 @@ class GoogleAdapter(HTTPAdapter):
         credentials: Credentials of `google-auth`; by default the application default ones.
         client: A `google.genai.Client` or its `aio` (the extra `google-genai`), which then does
             address, authentication, transport, timeout and retries; it stays open.
-        include_thoughts: Whether to ask for summaries of what the model thinks.
-        extra: Laid over the body of each request, for what has no parameter here:
+        include_thoughts: Whether to request summaries of the model's reasoning.
+        extra: Merged into the body of each request, for fields without a parameter here:
             `safetySettings`, `cachedContent`, `tools`.
         context_tokens: The context window in tokens; None: by the family of the model.
         options: Those of `HTTPOptions`.

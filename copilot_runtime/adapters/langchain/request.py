@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "langchain"
 
-_NO_CHOICE = "This chat model lets nobody choose among its tools."
+_NO_CHOICE = "This chat model does not support a tool choice."
 
 FIELDS: Mapping[str, Sequence[str]] = {
     "model": ("model_name", "model", "model_id"),

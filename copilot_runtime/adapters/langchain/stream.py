@@ -39,7 +39,7 @@ class ChunkReader(JSONReader):
     def __init__(self, request: ChatRequest, service: Service) -> None:
         super().__init__(request, service)
         self._begun = False
-        self._thought: tuple[Any, JsonObject] | None = None  # index, and what is kept of the block
+        self._thought: tuple[Any, JsonObject] | None = None  # index and merged block
         self._usage: JsonObject = {}  # of all chunks together
 
     def end(self) -> list[Event]:

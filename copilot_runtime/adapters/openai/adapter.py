@@ -59,9 +59,9 @@ class OpenAIAdapter(HTTPAdapter):
         keep_system_role: Whether instructions are `system` also where `developer` is known.
         include_usage: Whether to ask for counts of tokens; None: where that is understood.
         max_tokens_name: The name of the limit of an answer; `"max_tokens"` suits older servers.
-        reasoning_summary: How the Responses API sums up what a model thinks; None: not at all.
+        reasoning_summary: The kind of reasoning summaries (Responses API); None: no summaries.
         context_tokens: The context window in tokens; None: looked up by the model's name.
-        preset: What is special about a service; see `presets.py`.
+        preset: The peculiarities of a service; see `presets.py`.
         options: Those of `HTTPOptions`.
 
     Raises:

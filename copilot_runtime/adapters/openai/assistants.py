@@ -255,7 +255,7 @@ class AssistantRunReader(JSONReader):
     def _take_calls(self, details: dict[str, Any]) -> None:
         for call in details.get("tool_calls") or ():
             if call.get("type", "function") != "function":
-                continue  # what the server runs itself
+                continue  # a built-in tool, which the server runs
             function = call.get("function") or {}
             id, name = call.get("id") or "", function.get("name") or ""
             self._call_ids.add(id)
@@ -381,7 +381,7 @@ def _encode_content(
 ) -> str | list[Any]:
     match item:
         case ToolExchange():
-            # a new thread cannot hold calls; as a text, they show the model what it did
+            # a new thread cannot contain calls; as text, the model sees its earlier calls
             return f"{item.call.name}({item.call.arguments}) → {format_result(item.result)}"
         case ImageMessage(bytes=url) if url.startswith(("http://", "https://")):
             return [{"type": "image_url", "image_url": {"url": url}}]

@@ -124,7 +124,7 @@ _AUDIO = {
 def build_content(
     message: TextMessage | ImageMessage, capabilities: CapabilityFilter, *, new: bool
 ) -> str | list[JsonObject]:
-    """Return the content of a message. `new` is True for what the user has just sent.
+    """Return the content of a message. `new` is True for the user's latest message.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """

@@ -43,14 +43,14 @@ class OpenStreams:
         """Count a stream while the context is open. Raises `QuotaExceeded`."""
         if self._most_per_user and self._open[subject] >= self._most_per_user:
             raise QuotaExceeded(
-                f"You have {self._most_per_user} pages open that are told of changes, and no more "
-                "are allowed at one time. Close some of them.",
+                f"You have {self._most_per_user} pages with live thread lists open, which is the "
+                "limit. Close some of them.",
                 retry_after=_RETRY,
                 hint="The setting is limits.thread_streams_per_user.",
             )
         if self._total >= _MOST:
             raise QuotaExceeded(
-                "The server tells as many pages of changes as it can. Please try again later.",
+                "The server has reached its limit of live thread lists. Please try again later.",
                 retry_after=_RETRY,
                 hint=f"There are {_MOST} in this process.",
             )
@@ -126,7 +126,7 @@ class JoinTokens:
         text, _, signature = token[:_LONGEST].partition(".")
         expected = await self._sign(f"token {text}")
         if not hmac.compare_digest(expected.encode(), signature.encode(errors="replace")):
-            raise CredentialInvalid("The token of this socket is none of this server.")
+            raise CredentialInvalid("The token of this socket was not issued by this server.")
         try:
             owner, subject, issued_at, expires_at = loads(urlsafe_b64decode(text + "=="))
         except (ValueError, NoBase64) as error:  # a token of another version

@@ -79,7 +79,7 @@ def test_a_backup_has_the_stores_of_the_program() -> None:
 
 
 def test_without_a_program_a_command_says_whose_settings_it_has() -> None:
-    tail = " and the environment; what a program writes into Settings(...) is read with --program"
+    tail = " and the environment; the Settings(...) of a program are used with --program"
     assert f"Settings: 'copilot.yml'{tail}" in command("keys", "list").stderr
     Path("copilot.yml").unlink()
     assert f"Settings: the defaults{tail}" in command("migrate").stderr

@@ -78,7 +78,7 @@ def test_the_command_that_expires_threads_deletes_their_files(place: Place) -> N
     printed = place.expire(0)
 
     assert "Deleted 2 threads." in printed
-    assert "Deleted 2 files of threads that are no more." in printed
+    assert "Deleted 2 files of deleted threads." in printed
     assert place.stored() == []
 
 

@@ -47,7 +47,7 @@ def select_actions(
     offered = ("enabled", "remote") if for_agent else ("enabled",)
     return _deduplicate(
         (action for action in (*server, *frontend) if action.available in offered),
-        "There are several actions %r; the first one counts.",
+        "There are several actions %r; the first one is used.",
     )
 
 
@@ -98,7 +98,7 @@ async def gather_actions(
     else:
         results = await asyncio.gather(*(_query(source, run, timeout) for source in sources))
     return _deduplicate(
-        chain.from_iterable(results), "Two sources have an action %r; the first one counts."
+        chain.from_iterable(results), "Two sources have an action %r; the first one is used."
     )
 
 
@@ -139,7 +139,7 @@ async def _query(source: ActionSource, run: RunInput, timeout: float) -> Sequenc
     except asyncio.CancelledError as cancelled:
         if is_being_cancelled():
             raise
-        error: BaseException = cancelled  # by something inside the source: this run goes on
+        error: BaseException = cancelled  # cancelled inside the source: this run continues
     except TimeoutError:
         error = TimeoutError(f"{_name(source)} took longer than {timeout:g} s.")
     else:

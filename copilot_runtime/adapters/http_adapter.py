@@ -29,8 +29,8 @@ async def resolve_api_key(key: ApiKey | None, provider: str) -> str:
     found = (found or "").strip()  # keys from files end in a newline
     if not found.isascii() or not found.isprintable():
         raise ConfigurationFailed(
-            f"The API key for {provider} holds characters no key has.",
-            hint="Look at api_key, token or the environment: was something else pasted there?",
+            f"The API key for {provider} contains invalid characters.",
+            hint="Check api_key, token and the environment for a wrong value.",
         )
     return found
 

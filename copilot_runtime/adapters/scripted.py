@@ -22,18 +22,18 @@ from copilot_runtime.base.errors import Misuse
 Turn = (
     Sequence[Event | Exception] | Callable[[ChatRequest], Sequence[Event | Exception]] | Exception
 )
-"""The answer to one request. An exception is raised where it stands."""
+"""The answer to one request. An exception is raised at its position."""
 
 
 class Gate:
-    """Holds events back until a test lets them go: proof of progress without a clock."""
+    """Holds back events until a test releases them, which proves progress without a clock."""
 
     def __init__(self) -> None:
         self._open = asyncio.Semaphore(0)
         self._waiting = asyncio.Event()
 
     def release(self, events: int = 1) -> None:
-        """Let that many events pass."""
+        """Release that many events."""
         self._waiting.clear()
         for _ in range(events):
             self._open.release()
@@ -43,7 +43,7 @@ class Gate:
         await self._waiting.wait()
 
     async def wait(self) -> None:
-        """Return when one more event may pass."""
+        """Wait until one more event is released."""
         if self._open.locked():
             self._waiting.set()
         await self._open.acquire()

@@ -48,7 +48,7 @@ class SDKResponse:
             return await anext(self._blocks)
         except (StopAsyncIteration, CopilotError):
             raise
-        except Exception as error:  # of the SDK's HTTP library, which is not always the same one
+        except Exception as error:  # of the SDK's HTTP library, of which there are several
             raise connection_error(error, self._service) from error
 
     async def text(self) -> bytes:
@@ -85,7 +85,7 @@ def _encode_bytes(value: Any) -> str:
 
 
 async def wait_for_response(payloads: Payloads, service: Service) -> SDKResponse:
-    """Return the response once its first payload is there. Raises the error in place of that."""
+    """Return the response once its first payload has arrived. Raises the error that precedes it."""
     first = await payloads.get()
     if isinstance(first, CopilotError):
         raise first

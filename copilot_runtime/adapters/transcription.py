@@ -156,7 +156,7 @@ def _name_file(filename: str, mime_type: str) -> str:
     """Return the name with the ending that belongs to the type."""
     ending = _ENDINGS.get(mime_type.partition(";")[0].strip().lower())
     stem = PurePath(filename).stem if ending else filename
-    # what must be escaped, different clients escape differently
+    # clients differ in how they escape special characters
     safe = _printable(stem).replace('"', "'").replace("\\", "_")[:100] or "recording"
     return f"{safe}.{ending}" if ending else safe
 
@@ -178,7 +178,7 @@ def _refusal(
     error = read_response_error(Service(_NAME, secret=secret), status, body, headers)
     if isinstance(error, AuthenticationFailed | RateLimited):
         return error
-    # not a NetworkError: it was reached and said no
+    # not a NetworkError: the server refused the request
     return CopilotError(error.message, status_code=status, hint=error.hint, kind=error.kind)
 
 

@@ -142,7 +142,7 @@ class AguiAgent(Agent):
                     return
         async with self._post(run, state, legacy=True) as reply:
             if not self._legacy and 200 <= reply.status < 300:
-                logger.info("The agent at %s speaks AG-UI of before 1.0", self._origin)
+                logger.info("The agent at %s uses an AG-UI version before 1.0", self._origin)
                 self._legacy = True
             yield reply
 
@@ -171,7 +171,7 @@ class AguiAgent(Agent):
         return map_refusal(
             agent,
             reply.status,
-            f"The agent at {self._origin} said, with HTTP {reply.status}: {reason} "
+            f"The agent at {self._origin} responded with HTTP {reply.status}: {reason} "
             "Are its URL and headers right?",
         )
 
@@ -201,7 +201,7 @@ def run_agent_input(run: RunInput, state: Any, *, legacy: bool = False) -> dict[
         **({} if legacy else {"protocolVersion": PROTOCOL_VERSION}),
         **({"parentRunId": parent} if isinstance(parent, str) else {}),
         "state": state,
-        # an activity is for the eyes of a person; clients leave it out, too
+        # activities are only for display; clients omit them, too
         "messages": encode_messages(
             [message for message in run.messages if not isinstance(message, ActivityMessage)],
             legacy=legacy,
@@ -251,6 +251,6 @@ def _missing_end_error(name: str, frames: SSEDecoder) -> IncompleteStream:
     if frames.is_event_stream:
         return IncompleteStream("Run ended without emitting a terminal event")
     return IncompleteStream(
-        f"The agent {name!r} answered with something that is no stream of events.",
+        f"The agent {name!r} returned a response that is not an event stream.",
         hint="Is its URL right?",
     )

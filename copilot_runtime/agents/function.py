@@ -111,8 +111,8 @@ class _PieceTranslator:
             self.ended = self._incoming.ended
         else:
             raise Misuse(
-                f"The agent {self._function!r} said something of the type "
-                f"{type(piece).__name__!r}, which is no part of an answer.",
+                f"The agent {self._function!r} yielded a value of the type "
+                f"{type(piece).__name__!r}, which cannot be part of an answer.",
                 hint="Yield text, events of copilot_runtime.api.events, or events of AG-UI.",
             )
         goes_on = all(isinstance(event, _INDEPENDENT) for event in events)

@@ -144,7 +144,7 @@ def _cite(number: int, passage: Passage) -> str:
 Instructions = str | Callable[[RunInput], str | Awaitable[str | None] | None]
 """A text, or a function of the run, sync or async, that returns one; None for no instructions."""
 
-_FAILED = "The instructions for this answer could not be made. The server's log says why."
+_FAILED = "The instructions for this answer could not be created. The server's log says why."
 _WAY_OUT = "Instructions are a text, or a function of the RunInput that returns one."
 
 logger = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ async def resolve_instructions(instructions: Instructions | None, run: RunInput)
     if isinstance(error, CopilotError):
         raise error
     if error is not None:
-        logger.error("The function %r made no instructions", name, exc_info=error)
+        logger.error("The function %r failed to return instructions", name, exc_info=error)
         raise CopilotError(_FAILED) from error
     if text is None or isinstance(text, str):
         return text or ""

@@ -1,4 +1,4 @@
-"""The agents of a server: made of functions and frameworks' agents, as each caller may use them."""
+"""The agents of a server, which wrap functions and frameworks' agents, for each caller."""
 
 import inspect
 import logging
@@ -118,7 +118,7 @@ class AgentRegistry:
         others = await self._find_others(caller)
         for name in others.keys() & (own.keys() | self._planners.keys()) - self._duplicates:
             self._duplicates.add(name)
-            logger.warning("The agent %r of a file is left out: another one has its name.", name)
+            logger.warning("The agent %r of a file is ignored: another one has its name.", name)
         found = {name: one for name, one in others.items() if name not in self._planners}
         return {**found, **own}
 
@@ -229,7 +229,7 @@ def coerce_agent(name: str, agent: Any) -> Agent:
     what = describe(agent)
     if isinstance(agent, str):
         raise ConfigurationFailed(
-            f"The agent {name!r} is {what}, which is nothing that can answer.",
+            f"The agent {name!r} is {what}, which cannot be an agent.",
             hint="Write AguiAgent('https://...') for an agent that has this URL.",
         )
     if hasattr(agent, "compile"):
@@ -238,7 +238,7 @@ def coerce_agent(name: str, agent: Any) -> Agent:
             hint="Compile it with a memory: builder.compile(checkpointer=InMemorySaver()).",
         )
     raise ConfigurationFailed(
-        f"The agent {name!r} is {what}, which is nothing that can answer.",
+        f"The agent {name!r} is {what}, which cannot be an agent.",
         hint="An agent has a method run(run), is a function of the RunInput, or an object of "
         "pydantic-ai, LangGraph or OpenAI's Agents SDK.",
     )

@@ -60,9 +60,9 @@ async def generate_title(
             answer = await _ask(adapter, "title", _TITLE_INSTRUCTIONS, exchange, most=_MAX_OUTPUT)
             return _clean_title(answer) or None
     except (CopilotError, TimeoutError) as error:
-        logger.info("A thread stays without a name: %s", error or type(error).__name__)
+        logger.info("A thread could not be named: %s", error or type(error).__name__)
     except Exception:  # adapters may raise anything, and a title is not worth a failure
-        logger.warning("A thread stays without a name.", exc_info=True)
+        logger.warning("A thread could not be named.", exc_info=True)
     return None
 
 

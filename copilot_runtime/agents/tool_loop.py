@@ -192,7 +192,7 @@ def build_handoff_actions(
         if name != run.agent
     ]
     if len(handoffs) > room:
-        logger.warning("There are %d agents to hand over to; %d count.", len(handoffs), room)
+        logger.warning("There are %d agents for handoffs; %d are offered.", len(handoffs), room)
     return handoffs[:room]
 
 

@@ -36,7 +36,7 @@ class Registry(Mapping[str, Any]):
     """Imports an object only when its name is looked up.
 
     Listing names imports nothing, so a broken plugin does no harm until it is used.
-    `noun` is what one entry is called in errors; by default the group's last word without its s.
+    `noun` names one entry in errors; by default, it is the group's last word without its s.
     """
 
     def __init__(self, group: str, built_in: Mapping[str, str], *, noun: str | None = None) -> None:

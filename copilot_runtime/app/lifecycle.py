@@ -124,7 +124,7 @@ class Lifecycle:
 
 
 def _find_failing_checks(extension: Extension) -> Sequence[str]:
-    """Return the failing checks of an extension; its name, if it cannot even say which."""
+    """Return the failing checks of an extension, or its name if they cannot be determined."""
     with log_failures(logger, "The checks of the extension %s failed", extension.name):
         found = extension.find_failing_checks()
         return [found] if isinstance(found, str) else [*found]

@@ -30,7 +30,7 @@ async def warn_of_key(adapter: Adapter) -> None:
     except (
         Exception
     ) as error:  # raised by a function that looks up the key; a chat reports it as well
-        logger.warning("The key of the model is not there: %s", str(error) or type(error).__name__)
+        logger.warning("The model has no API key: %s", str(error) or type(error).__name__)
 
 
 async def delete_old_threads(

@@ -184,7 +184,7 @@ class RunStalled(NetworkError):
 
     status_code = 504
     error_type = "TIMEOUT"
-    retryable = False  # a time limit has cost the person enough already
+    retryable = False  # no retry: the user has waited for the whole timeout already
 
 
 class NotFound(CopilotError):

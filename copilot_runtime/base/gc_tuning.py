@@ -1,4 +1,4 @@
-"""Keep Python's cyclic garbage collector out of the way of a server.
+"""Tune Python's cyclic garbage collector for a server.
 
 Every request allocates some thousand objects that reference counting frees, and every few hundred
 allocations trigger a collection that scans all imported modules. With 200 messages in a

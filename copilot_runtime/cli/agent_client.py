@@ -92,7 +92,7 @@ def parse_url(url: str) -> str:
     url = url if "://" in url else f"http://{url}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationFailed(f"{url!r} is no URL of a runtime, such as http://127.0.0.1:8000.")
+        raise ConfigurationFailed(f"{url!r} is not the URL of a runtime (http://127.0.0.1:8000).")
     return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/graphql"
 
 
@@ -104,7 +104,7 @@ def parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not colon or _HEADER_NAME.fullmatch(name) is None or not value.isprintable():
-        raise ConfigurationFailed(f"{text!r} is no header; write 'Name: value'.")
+        raise ConfigurationFailed(f"{text!r} is not a header; write 'Name: value'.")
     return name.lower(), value
 
 

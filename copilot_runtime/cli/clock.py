@@ -1,4 +1,4 @@
-"""The server action of the demo: something to call on a machine where nothing is set up."""
+"""The demo's server action, which needs no configuration."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo, available_timezones

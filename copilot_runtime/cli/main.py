@@ -89,18 +89,18 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = None,
     path: Annotated[
-        str | None, typer.Option(help="Path of the URL that clients connect to, such as /graphql.")
+        str | None, typer.Option(help="URL path for clients, such as /graphql.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Server processes, which share a store of threads.")
+        int | None, typer.Option(min=1, help="Server processes, which share a thread store.")
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start again when a file of the program changes.")
+        bool, typer.Option("--reload", help="Restart when a source file changes.")
     ] = False,
     services: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="Serve these over gRPC, and nothing over HTTP: vector,graph"
+            metavar="NAMES", help="Serve these services over gRPC instead of HTTP: vector,graph"
         ),
     ] = None,
     config: ConfigOption = None,
@@ -114,9 +114,9 @@ def serve(
     COPILOT_ADAPTER_NAME=demo copilot-runtime serve --host 0.0.0.0
     copilot-runtime serve --services vector,graph
 
-    Without MODULE:NAME, the adapter is the one of copilot.yml; else OpenAI if OPENAI_API_KEY
-    is set; else the demo, which needs no key. Options override environment and file;
-    `copilot-runtime settings` lists everything that these can set.
+    Without MODULE:NAME, the adapter is that of the settings; else OpenAI if OPENAI_API_KEY is
+    set; else the demo, which needs no key. Options override environment and file;
+    `copilot-runtime settings` lists all settings.
     """
     from copilot_runtime.cli.serve import serve as run
     from copilot_runtime.config.loader import read_settings
@@ -143,7 +143,7 @@ def chat(
     url: Annotated[
         str,
         typer.Argument(
-            help="URL of the runtime, as <CopilotKit runtimeUrl> has it.", envvar="COPILOT_URL"
+            help="URL of the runtime, as in <CopilotKit runtimeUrl>.", envvar="COPILOT_URL"
         ),
     ] = "http://127.0.0.1:8000/graphql",
     message: Annotated[
@@ -151,7 +151,7 @@ def chat(
         typer.Option("--message", "-m", help="Send this message, print the answer, and exit."),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option(help="Name of the agent to talk to; by default the model.")
+        str | None, typer.Option(help="Name of the agent; by default, the plain chat.")
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -174,22 +174,22 @@ def chat(
 @cli.command()
 def schema(
     with_knowledge: Annotated[
-        bool, typer.Option("--knowledge", help="That of a runtime with knowledge.")
+        bool, typer.Option("--knowledge", help="Include the fields of knowledge.")
     ] = False,
     with_traces: Annotated[
-        bool, typer.Option("--traces", help="That of a runtime whose traces may be read.")
+        bool, typer.Option("--traces", help="Include the fields of traces.")
     ] = False,
     with_plans: Annotated[
-        bool, typer.Option("--plans", help="That of a runtime with an agent that plans.")
+        bool, typer.Option("--plans", help="Include the fields of plans.")
     ] = False,
     with_tools: Annotated[
-        bool, typer.Option("--tools", help="That of a runtime with tools of an operator.")
+        bool, typer.Option("--tools", help="Include the fields of the operator's tools.")
     ] = False,
     with_events: Annotated[
-        bool, typer.Option("--events", help="That of a runtime that keeps events.")
+        bool, typer.Option("--events", help="Include the fields of stored events.")
     ] = False,
     with_analyst: Annotated[
-        bool, typer.Option("--analyst", help="That of a runtime with a data analyst.")
+        bool, typer.Option("--analyst", help="Include the fields of the data analyst.")
     ] = False,
 ) -> None:
     """Print the GraphQL schema.
@@ -235,14 +235,14 @@ def settings(program: ProgramOption = None, config: ConfigOption = None) -> None
     COPILOT_PORT=9000 copilot-runtime settings --config other.yml
     copilot-runtime settings --program main:runtime
 
-    Each line shows the name, the environment variable, the current value and the meaning. A value
-    is that of the environment, else that of the settings file, else the default; behind the
-    meaning stands which, if it is no default. A dot in a name is a level in the file: mcp.servers
-    is the key servers below the key mcp. The last line says where telemetry goes, and what
-    enabled that.
+    Each line shows the name, the environment variable, the current value and the description. A
+    value is that of the environment, else that of the settings file, else the default; if it is
+    not the default, its source follows the description. A dot in a name is a level in the file:
+    mcp.servers is the key servers below the key mcp. The last line says where telemetry is sent,
+    and which setting enabled that.
 
-    A program may write its own Settings(...), which replace file and environment: --program shows
-    those.
+    A program may construct its own Settings(...), which replace file and environment: --program
+    shows these.
     """
     from copilot_runtime.app.loading import load_extensions
     from copilot_runtime.cli.tables import format_table, setting_rows

@@ -72,7 +72,7 @@ def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
 
     if (runtime := find_runtime(find_target(program))) is None:
         raise ConfigurationFailed(
-            f"{program} is no CopilotRuntime, and no application with one.",
+            f"{program} is neither a CopilotRuntime nor an application with one.",
             hint="Name the runtime, as in --program main:runtime.",
         )
     origins = find_origins(program, runtime.settings, read.settings, read.origins)

@@ -31,7 +31,7 @@ def serve_again(target: str | None, arguments: Sequence[str], stop_timeout: floa
     if where.is_file():
         folders.add(where.resolve().parent)
     words = [sys.executable, "-m", "copilot_runtime", "serve", *([target] if target else ())]
-    typer.echo(f"Serves anew when a file changes in {', '.join(map(str, sorted(folders)))}.")
+    typer.echo(f"Restarts when a file changes in {', '.join(map(str, sorted(folders)))}.")
     run_process(
         *folders,
         target=shlex.join([*words, *arguments]),

@@ -374,8 +374,8 @@ def _build_adapter(make: Callable[..., Any], name: str, options: Mapping[str, An
     except TypeError as error:
         parameters = ", ".join(inspect.signature(make).parameters) or "none"
         raise ConfigurationFailed(
-            f"The options of the adapter {name!r} do not fit: {error}. Known: {parameters}.",
-            hint="They stand under adapter.options in copilot.yml.",
+            f"The options of the adapter {name!r} are invalid: {error}. Known: {parameters}.",
+            hint="They are set by adapter.options in copilot.yml.",
         ) from error
     return make(**options)
 

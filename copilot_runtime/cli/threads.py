@@ -51,8 +51,8 @@ def look_after() -> None:
     copilot-runtime threads expire --days 90
     copilot-runtime threads list --program main:runtime
 
-    The threads are those of copilot.yml and the environment, of --store, or of a program with
-    Settings(...) of its own that --program names. These commands may be used while servers run.
+    The thread store is that of copilot.yml and the environment, of --store, or of the program
+    that --program names. These commands may be used while servers run.
     """
 
 
@@ -61,7 +61,7 @@ def show(
     owner: Annotated[str | None, typer.Option(help="Only threads of this user.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only threads of this agent.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Include archived threads.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Most threads, the latest ones.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of threads.")] = 50,
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
@@ -98,7 +98,7 @@ def show(
 @threads.command("export")
 def write_out(
     file: Annotated[
-        Path | None, typer.Argument(help="File to write; - or nothing is the standard output.")
+        Path | None, typer.Argument(help="Output file; - or omitted: standard output.")
     ] = None,
     store: StoreOption = None,
     program: ProgramOption = None,
@@ -135,19 +135,19 @@ def write_out(
 @threads.command("import")
 def read_in(
     file: Annotated[
-        Path | None, typer.Argument(help="File to read; - or nothing is the standard input.")
+        Path | None, typer.Argument(help="Input file; - or omitted: standard input.")
     ] = None,
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Read threads that `export` wrote. Runs that the store has already are skipped.
+    """Import threads from the output of `export`. Runs that are already stored are skipped.
 
     \b
     copilot-runtime threads import threads.jsonl
     gunzip -c threads.jsonl.gz | copilot-runtime threads import --store sqlite:other.db
 
-    The whole file is checked before anything is changed. An error names the wrong line.
+    The whole file is validated before anything is changed. An error names the invalid line.
     """
     from copilot_runtime.threads.export import ImportProgress, import_threads, parse_export
 
@@ -247,9 +247,9 @@ def expire(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Delete threads that were not used for a number of days, and the files in them.
+    """Delete threads that were not used for a number of days, with their files.
 
-    Running answers are not deleted.
+    Threads with an active run are not deleted.
 
     \b
     copilot-runtime threads expire --days 90 --dry-run

@@ -1,4 +1,4 @@
-"""Traces what only the events of a run tell: remote tool calls, steps, sub-agents, undrawn A2UI.
+"""Derive spans from a run's events: remote tool calls, steps, sub-agents; and warn of unused A2UI.
 
 Agents in other processes and tool calls in the browser are visible only through events. The spans
 have the arrival times of the events, and `copilot.span.source` is `events`.
@@ -46,9 +46,9 @@ _SOURCE = {semconv.SPAN_SOURCE: "events"}
 
 
 class EventTracer:
-    """Takes events of the types `watched` for `watch` as well. A context, which ends with the run.
+    """A context for the duration of a run; also passes events of the types `watched` to `watch`.
 
-    Most runs have no event to trace, and nothing is made for them.
+    For the many runs without an event to trace, no objects are created.
     """
 
     __slots__ = ("_run", "_spans", "_watch", "watched")
@@ -69,7 +69,7 @@ class EventTracer:
             self._spans.close()
 
     def feed(self, event: Event) -> None:
-        """Take an event of one of the types `watched`."""
+        """Process an event of one of the types `watched`."""
         if type(event) in _QUESTIONS and is_question(event):
             note_interrupt(self._run.span)
         if type(event) in _TRACED and self._run.span.is_recording:
@@ -172,7 +172,7 @@ class _EventSpans:
 
 
 def _find_span(run: RunInput) -> Span:
-    """Return the span of the agent that acts: of the one that took over, if one did."""
+    """Return the span of the acting agent, which may be one that took over the run."""
     slot = CURRENT_RUN.get(None)
     return slot.run.span if slot is not None and slot.run is not None else run.span
 
@@ -197,9 +197,9 @@ def _traces_tools() -> bool:
 
 @contextmanager
 def watch_a2ui(run: RunInput) -> Generator[Callable[[Event], None]]:
-    """Log a warning at the end of a run if results with operations of A2UI led to no surface.
+    """Log a warning at the end of a run if results with A2UI operations led to no surface.
 
-    Yields the function that takes the events. An agent may draw its surfaces itself.
+    Yields the function that processes the events. An agent may render its surfaces itself.
     """
     names: dict[str, None] = {}
     surfaces: set[str] = set()

@@ -33,7 +33,7 @@ def validate_event(event: Event, agent: str) -> Event:
     known = _KINDS.get(kind) or next((_KINDS[one] for one in kind.__mro__ if one in _KINDS), None)
     if known is None:
         raise Misuse(
-            f"The agent yielded {_one(kind)}, which is no event.",
+            f"The agent yielded {_one(kind)}, which is not an event.",
             hint="Agents yield the events of copilot_runtime.api.events, and nothing else.",
         )
     for name in known.texts:
@@ -78,7 +78,7 @@ def _convert(value: Any, name: str, kind: type, agent: str) -> Any:
         ) from None
     except TypeError as error:
         raise Misuse(
-            f"The agent {agent!r} yielded {_one(kind)} whose {name} is no JSON: {error}.",
+            f"The agent {agent!r} yielded {_one(kind)} whose {name} is not JSON: {error}.",
             hint="JSON has texts, numbers, booleans, None, lists, and dicts whose keys are texts. "
             "Dataclasses and models of pydantic become dicts.",
         ) from error
@@ -86,8 +86,8 @@ def _convert(value: Any, name: str, kind: type, agent: str) -> Any:
 
 def _no_text(kind: type, name: str, value: object) -> Misuse:
     return Misuse(
-        f"The agent yielded {_one(kind)} whose {name} is no text.",
-        hint=f"It is {_one(type(value))}; str(...) makes a text of it.",
+        f"The agent yielded {_one(kind)} whose {name} is not a string.",
+        hint=f"It is {_one(type(value))}; convert it with str(...).",
     )
 
 

@@ -107,7 +107,7 @@ class EventOrder:
         """Add an event. Raises `IncompleteStream` if clients would reject it."""
         if violation := self.violation(event):
             raise IncompleteStream(
-                violation, hint=f"The agent sent {event.type!r} where it may not stand."
+                violation, hint=f"The agent sent {event.type!r} in the wrong order."
             )
 
     def violation(self, event: Event) -> str | None:

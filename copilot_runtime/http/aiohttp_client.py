@@ -38,7 +38,7 @@ class AiohttpClient:
         self._draining: set[asyncio.Task[None]] = set()
         self._session = ClientSession(
             connector=TCPConnector(limit=0),
-            cookie_jar=DummyCookieJar(),  # what one person's answer sets is not for another's
+            cookie_jar=DummyCookieJar(),  # users must not share cookies
             timeout=ClientTimeout(total=None, connect=connect_timeout),
             max_line_size=MAX_HEAD,
             max_field_size=MAX_HEAD,
@@ -54,7 +54,7 @@ class AiohttpClient:
         proxy: str | None,
         timeout: float,
     ) -> "AiohttpResponse":
-        """Send a request; return its response once the headers are here.
+        """Send a request; return its response once the headers have arrived.
 
         Raises `InvalidAddress`, `ConnectionFailed`, and `OSError`.
         """
@@ -62,9 +62,9 @@ class AiohttpClient:
             async with asyncio.timeout(timeout):
                 response = await self._session.request(
                     method,
-                    # escapes stay as they are written: a signature may be of them
+                    # keep escapes as they are: a signature may cover them
                     URL(url, encoded=True) if "%" in url else url,
-                    # in one piece, aiohttp warns, a large body would hold up the event loop
+                    # aiohttp warns that a large body in one piece would block the event loop
                     data=BytesIO(body) if body and len(body) > _MAX_INLINE_BODY else body,
                     headers=headers,
                     proxy=proxy,

@@ -37,7 +37,7 @@ _IDEMPOTENT = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 
 
 class Response(Protocol):
-    """A response whose headers are here, as each of the clients returns it."""
+    """A response whose headers have arrived, as returned by each of the clients."""
 
     @property
     def status(self) -> int: ...
@@ -139,7 +139,7 @@ class Upstream:
             try:
                 response = await self._send_once(method, url, body, headers)
             except NetworkError as error:
-                # a time limit has cost the person enough already
+                # the user has waited for the whole timeout already
                 if attempt >= self.max_retries or isinstance(error, RunStalled):
                     raise
                 # the server may have closed a pooled connection meanwhile: no reason to wait
@@ -292,7 +292,7 @@ class StreamResponse:
         self._last_read_at = self._loop.time()
         self._waiting = False
         self._has_timed_out = False
-        # one timer per answer that looks at a clock, not one for every read
+        # one timer per response that checks a timestamp, not one per read
         self._timer = self._loop.call_later(upstream.idle_timeout, self._watch)
 
     def __aiter__(self) -> "StreamResponse":
@@ -315,7 +315,7 @@ class StreamResponse:
         return block
 
     async def text(self, limit: int = _MAX_BODY) -> bytes:
-        """Return the whole answer."""
+        """Return the whole response body."""
         blocks: list[bytes] = []
         size = 0
         async for block in self:
@@ -330,7 +330,7 @@ class StreamResponse:
         return b"".join(blocks)
 
     def release(self) -> None:
-        """Give the connection back if the answer is at its end, else close it at once."""
+        """Return the connection to the pool if the response is complete, else close it at once."""
         self._timer.cancel()
         self._response.release(finished=self.finished)
 

@@ -22,7 +22,7 @@ _DRAIN_TIME = 1.0
 
 
 class ServerDisconnected(ConnectionError):
-    """The server closed the connection before it began to respond."""
+    """The server closed the connection before it started to respond."""
 
 
 class InvalidResponse(OSError):
@@ -30,7 +30,7 @@ class InvalidResponse(OSError):
 
 
 class ClientPayloadError(ConnectionError):
-    """The body of a response broke off. The name is that of aiohttp's error, which hints show."""
+    """The body of a response was cut off. The name is aiohttp's, because hints show it."""
 
 
 class Connection(asyncio.Protocol):
@@ -68,8 +68,8 @@ class Connection(asyncio.Protocol):
     async def send(self, head: bytes, body: bytes, timeout: float) -> "Response":
         """Send a request and return its response once the headers have arrived.
 
-        Raises `TimeoutError` after `timeout` seconds, `ServerDisconnected`, `InvalidResponse`, and
-        what else of `OSError` closed the connection. Whatever is raised, the connection is closed.
+        Raises `TimeoutError` after `timeout` seconds, `ServerDisconnected`, `InvalidResponse`, or
+        the `OSError` that broke the connection. The connection is closed after any exception.
         """
         response = self._response = Response(self, self._loop)
         self._overhead = 0

@@ -35,7 +35,7 @@ class ConnectionFailed(OSError):
 
 
 def find_failure(error: BaseException) -> Failure:
-    """Return why a connection was not made, by the error or its causes, however distant."""
+    """Return the kind of a connection failure, from an error or its chain of causes."""
     causes: list[BaseException] = [error]
     for cause in causes:
         match cause:
@@ -56,8 +56,8 @@ def find_failure(error: BaseException) -> Failure:
 def parse_url(url: str, what: str, hint: str, *, has_authorization: bool = False) -> SplitResult:
     """Parse the URL of `what`. Raises `ConfigurationFailed` if it is invalid.
 
-    With `has_authorization`, requests have a header of that name: the address may then have no
-    user and no password, which become the same header.
+    With `has_authorization`, requests have an `Authorization` header: the URL must then contain
+    no user and password, which would set the same header.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -125,7 +125,7 @@ class UpstreamErrors:
         )
 
     def build_timeout(self) -> RunStalled:
-        """Return the error for a silence that took too long."""
+        """Return the error for an idle timeout."""
         return RunStalled(
             f"{self.name} API error: No answer for {self.idle_timeout:g} seconds.",
             kind="APIConnectionTimeoutError",
@@ -133,14 +133,14 @@ class UpstreamErrors:
         )
 
     def build_premature_close(self, hint: str) -> NetworkError:
-        """Return the error for an answer that ended before its end."""
+        """Return the error for a response that was cut off."""
         return NetworkError(
             f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
         )
 
 
 RETRYABLE_STATUSES = frozenset({408, 409, 429, 499})
-"""Statuses that may be different next time, besides everything from 500 on."""
+"""Retryable statuses, besides everything from 500 on."""
 
 
 def is_retryable(status: int, headers: Mapping[str, str]) -> bool:

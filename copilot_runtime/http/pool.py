@@ -112,7 +112,7 @@ class ConnectionPool:
     async def send(
         self, origin: Origin, head: bytes, body: bytes, *, timeout: float, is_idempotent: bool
     ) -> Response:
-        """Send a request; return its response once the headers are here.
+        """Send a request; return its response once the headers have arrived.
 
         A server may close a connection at the moment of its reuse. An idempotent request is then
         retried on a new connection; any other may already have been processed. Raises

@@ -355,7 +355,7 @@ class Runtime:
 
     def _abandon_tasks(self) -> None:
         for task in self._tasks:
-            logger.error("%s does not end, and is left behind", task.get_name())
+            logger.error("%s does not end, and is abandoned", task.get_name())
             # `asyncio.run` would wait for it forever
             asyncio._unregister_task(task)  # documented for event-loop integrations like this
         self._tasks.clear()
@@ -370,12 +370,12 @@ class Runtime:
         self._check_open()
         if (other := self._runs.get(run.log_id)) is not None and other.is_active:
             raise Misuse(
-                f"The run {run.log_id!r} is already under way.",
+                f"The run {run.log_id!r} is already active.",
                 hint="Give each run an id of its own.",
             )
         if self.max_runs and len(self.active_runs()) >= self.max_runs:
             raise LimitExceeded(
-                f"All {self.max_runs} places are taken. Please try again in a moment.",
+                f"All {self.max_runs} run slots are in use. Please try again in a moment.",
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )

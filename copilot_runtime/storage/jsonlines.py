@@ -111,7 +111,7 @@ class JsonLines:
         data: bytes = await concurrency.call(encode)
         try:
             etag = await self._storage.put(self.key, data, expected=self._position.etag)
-        except (ObjectChanged, StorageFailed):  # it is longer than it need be, and may be
+        except (ObjectChanged, StorageFailed):  # it stays longer than necessary, which is harmless
             return
         self._position = Position(len(data), etag, _cut_last_line(data), data.count(b"\n"))
 

@@ -1,4 +1,4 @@
-"""Storage in a bucket of S3, or of what speaks its protocol: MinIO, R2, Ceph and others."""
+"""Storage in a bucket of S3, or of a compatible service: MinIO, R2, Ceph and others."""
 
 import asyncio
 import hashlib
@@ -61,7 +61,7 @@ _WRONG_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "redirect 
 _WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 
 _CLIENT = {
-    "allow_http": True,  # an endpoint of one's own; that of AWS is https
+    "allow_http": True,  # a custom endpoint; that of AWS is https
     "connect_timeout": "5s",
     "read_timeout": "30s",
     "timeout": "10 minutes",  # of a request with all its data: vectors may be a gigabyte
@@ -319,7 +319,7 @@ class S3Storage(Storage):
         """Return the number of unmerged segments of all processes."""
         try:
             return len(await self._find_segments(key))
-        except CopilotError:  # the write will say it
+        except CopilotError:  # the write reports the error
             return 0
 
     async def _merge_or_log(self, key: str) -> None:

@@ -11,11 +11,11 @@ LIFETIME = 7 * 24 * 3600 * 1_000_000
 """Retention of checkpoints without a thread, in microseconds."""
 
 MOST_WITHOUT_THREAD = 10_000
-"""The oldest beyond are deleted."""
+"""Maximum number of checkpoints without a thread; the oldest are deleted."""
 
 _MOST = 1_000
 _MOST_BYTES = 256 * 1024 * 1024
-"""Of all checkpoints in memory."""
+"""Maximum total size of the checkpoints in memory."""
 
 
 def hash_key(key: CheckpointKey) -> bytes:
@@ -107,6 +107,6 @@ class AgentCheckpoints:
 
 
 def _build_key(run: RunInput) -> CheckpointKey:
-    # a task of a plan has a thread of its own, which only its private id tells
+    # a task of a plan has its own thread, identified only by its private id
     name = f"{run.private_thread_id}/{run.agent_name}"
     return CheckpointKey(run.user or "", run.thread_id, name)

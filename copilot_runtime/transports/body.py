@@ -60,7 +60,7 @@ async def read_body(
         except TimeoutError:
             pieces.clear()  # the error's traceback must not keep the body in memory
             raise BadRequest(
-                f"Nothing of the request came for {timeout:g} seconds.", 408, "REQUEST_TIMEOUT"
+                f"No data of the request arrived for {timeout:g} seconds.", 408, "REQUEST_TIMEOUT"
             ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone

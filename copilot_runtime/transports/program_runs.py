@@ -42,7 +42,7 @@ class RunEnded(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRuns:
-    """Operations for such clients. `action_timeout` is in seconds."""
+    """Starts runs and actions for clients without threads. `action_timeout` is in seconds."""
 
     conversations: Conversations
     action_timeout: float

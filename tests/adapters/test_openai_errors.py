@@ -224,7 +224,7 @@ async def test_elsewhere_no_key_is_needed(provider: Provider, monkeypatch: pytes
 @in_one_test("key", ["sk-ü", "sk-a\r\nx-evil: 1"])
 async def test_a_key_that_cannot_be_one_is_refused_without_repeating_it(key: str):
     error = await error_of(OpenAIAdapter(api_key=key))
-    assert error.message == "The API key for OpenAI holds characters no key has."
+    assert error.message == "The API key for OpenAI contains invalid characters."
 
 
 @in_one_test("address", ["api.openai.com/v1", "ftp://x/v1", "https://", "nonsense"])

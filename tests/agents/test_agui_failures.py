@@ -307,7 +307,7 @@ async def test_an_answer_that_is_no_stream_is_told_as_such(
     assert events == []
     assert told(error) == (
         "INCOMPLETE_STREAM",
-        "The agent 'default' answered with something that is no stream of events.",
+        "The agent 'default' returned a response that is not an event stream.",
     )
 
 

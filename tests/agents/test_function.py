@@ -188,8 +188,8 @@ async def misspelling(run: RunInput) -> Pieces:
     [
         (failing, "The run failed. The server's log says why."),
         (refusing, "Not for you."),
-        (mumbling, "The agent 'mumbling' said something of the type 'int'"),
-        (forgetful, "The agent 'forgetful' said something of the type 'dict'"),
+        (mumbling, "The agent 'mumbling' yielded a value of the type 'int'"),
+        (forgetful, "The agent 'forgetful' yielded a value of the type 'dict'"),
         (misspelling, "The agent 'it' sent something that cannot be read."),
     ],
 )

@@ -154,7 +154,7 @@ async def test_a_function_that_fails_ends_the_run_with_a_sentence_and_the_log_sa
         await asked(read_prompt, follow_up=follow_up)
 
     assert caught.value.message == (
-        "The instructions for this answer could not be made. The server's log says why."
+        "The instructions for this answer could not be created. The server's log says why."
     )
     assert isinstance(caught.value.__cause__, OSError)
     assert "read_prompt" in caplog.text

@@ -515,7 +515,7 @@ def test_a_second_ctrl_c_ends_the_server_without_a_traceback(start: Start, tmp_p
         server.process.send_signal(signal.SIGINT)
         server.wait()
     assert "Traceback" not in server.errors.text()
-    assert "does not end, and is left behind" in server.errors.text()
+    assert "does not end, and is abandoned" in server.errors.text()
 
 
 def test_an_answer_that_does_not_end_is_left_behind(start: Start, tmp_path: Path) -> None:
@@ -602,7 +602,7 @@ def test_workers_that_could_not_share_their_threads_are_refused() -> None:
         ({"COPILOT_ADAPTER_NAME": "opnai"}, "No adapter named 'opnai'.*Did you mean 'openai'"),
         (
             {"COPILOT_ADAPTER_NAME": "demo", "COPILOT_ADAPTER_OPTIONS": '{"speed": 1}'},
-            "options of the adapter 'demo' do not fit: .*'speed'.* Known: pace",
+            "options of the adapter 'demo' are invalid: .*'speed'.* Known: pace",
         ),
         ({"COPILOT_PORT": "x"}, "COPILOT_PORT: 'port' is 'x'"),
         ({"COPILOT_PATH": "x"}, "COPILOT_PATH: 'path' is 'x'"),
@@ -725,7 +725,7 @@ def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path
     ("arguments", "sentence"),
     [
         (["http://127.0.0.1:9", "-m", "hi"], "The connection was refused"),
-        (["ftp://127.0.0.1", "-m", "hi"], "is no URL of a runtime"),
+        (["ftp://127.0.0.1", "-m", "hi"], "is not the URL of a runtime"),
         (["http://127.0.0.1:9", "-m", "hi", "-H", "nonsense"], "is no header"),
         (["http://127.0.0.1:9", "-m", "hi", "-H", "x: a\nb: c"], "is no header"),
         (["http://127.0.0.1:9", "-m", "hi", "-H", "ü: e"], "is no header"),

@@ -237,25 +237,25 @@ class Foreign:
 @in_one_test(
     ("yielded", "message"),
     [
-        (5, "The agent yielded an int, which is no event."),
-        ({"type": "custom"}, "The agent yielded a dict, which is no event."),
-        (None, "The agent yielded a NoneType, which is no event."),
-        (Foreign(), "The agent yielded a Foreign, which is no event."),
+        (5, "The agent yielded an int, which is not an event."),
+        ({"type": "custom"}, "The agent yielded a dict, which is not an event."),
+        (None, "The agent yielded a NoneType, which is not an event."),
+        (Foreign(), "The agent yielded a Foreign, which is not an event."),
         (
             TextMessageStart(message_id=5),  # pyright: ignore[reportArgumentType]
-            "The agent yielded a TextMessageStart whose message_id is no text.",
+            "The agent yielded a TextMessageStart whose message_id is not a string.",
         ),
         (
             TextMessageContent(message_id=[], content="x"),  # pyright: ignore[reportArgumentType]
-            "The agent yielded a TextMessageContent whose message_id is no text.",
+            "The agent yielded a TextMessageContent whose message_id is not a string.",
         ),
         (
             TextMessageContent(message_id="m", content=None),  # pyright: ignore[reportArgumentType]
-            "The agent yielded a TextMessageContent whose content is no text.",
+            "The agent yielded a TextMessageContent whose content is not a string.",
         ),
         (
             ActionExecutionStart(call_id="c", name="f", parent_id=1),  # pyright: ignore[reportArgumentType]
-            "The agent yielded an ActionExecutionStart whose parent_id is no text.",
+            "The agent yielded an ActionExecutionStart whose parent_id is not a string.",
         ),
         (
             MessagesSnapshot(messages=[{"id": "m"}]),  # pyright: ignore[reportArgumentType]

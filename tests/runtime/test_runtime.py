@@ -222,7 +222,7 @@ async def test_one_id_cannot_run_twice_at_a_time() -> None:
     runtime = runtime_with(Says(forever))
     await runtime.start(run_input())
 
-    with pytest.raises(Misuse, match="'r' is already under way"):
+    with pytest.raises(Misuse, match="'r' is already active"):
         await runtime.start(run_input())
     await runtime.aclose()
 
@@ -257,7 +257,7 @@ async def test_an_id_whose_log_still_exists_is_refused() -> None:
 async def test_a_run_too_many_is_refused_until_a_place_is_free() -> None:
     runtime = runtime_with(Says(forever), max_runs=1)
     await runtime.start(run_input("first"))
-    with pytest.raises(LimitExceeded, match="All 1 places are taken") as refused:
+    with pytest.raises(LimitExceeded, match="All 1 run slots are in use") as refused:
         await runtime.start(run_input("second"))
     runtime.stop("first")
     await log_of(runtime, "first")
@@ -508,7 +508,7 @@ async def test_an_agent_that_does_not_end_is_left_behind(
     await runtime.aclose()
     over.set()
 
-    assert "run:r does not end, and is left behind" in caplog.text
+    assert "run:r does not end, and is abandoned" in caplog.text
     last = (await log_of(runtime))[-1]
     assert isinstance(last, RunFailed)
     assert last.error.code == "RUN_INTERRUPTED"

@@ -199,7 +199,7 @@ def test_a_function_that_fails_ends_the_run_and_only_log_and_hook_get_the_reason
     with TestClient(shop.runtime.app()) as client:
         failed = shop.ask(client, *question(door))
 
-    assert "The instructions for this answer could not be made." in failed
+    assert "The instructions for this answer could not be created." in failed
     assert not [text for text in shop.got if SECRET in text]
     ((error, context),) = shop.errors
     assert context.thread_id == "t"

@@ -145,7 +145,7 @@ async def test_what_is_no_json_ends_the_run_with_one_error_that_names_its_type(
     for answer in (live, reloaded):
         last = answer.events()[-1]
         assert (last["type"], last["code"]) == ("RUN_ERROR", "MISUSE")
-        assert f"The agent 'it' yielded {where} is no JSON: " in last["message"]
+        assert f"The agent 'it' yielded {where} is not JSON: " in last["message"]
         assert repr(kind) in last["message"]
     assert "TEXT_MESSAGE_CONTENT" in live.types()
 

@@ -191,7 +191,7 @@ def build_thinking(
             budget = _budget(thinking, effort, traits, max_tokens)
             if budget and forced:
                 capabilities.omit("reasoning_effort", "It does not think when it must call a tool.")
-            if forced or resumed:  # it refuses to think in the middle
+            if forced or resumed:  # it refuses reasoning that starts in the middle of a turn
                 budget = None
             options = {"type": "enabled", "budget_tokens": budget} if budget else None
             effort_level = level if traits.effort else None
@@ -213,9 +213,9 @@ def build_thinking(
 
 
 def _think_adaptively(level: str | None, *, bound: bool) -> ThinkingOptions:
-    # without `display` newer models send their thoughts empty, and their words between calls too
+    # without `display`, newer models send empty reasoning, and empty text between calls
     thinking: JsonObject = {"type": "adaptive", "display": "summarized"}
-    if bound:  # context and tools of a page change, and with them what thoughts are bound to
+    if bound:  # context and tools of a page change, and reasoning is bound to them
         thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
     return ThinkingOptions(thinking=thinking, effort=level, on=True, bound=bound)
 

@@ -110,7 +110,7 @@ def build_request(
         resumed=turns.resumes_without_thought(is_result, is_thought),
         has_thoughts=any(map(is_thought, blocks)),
     )
-    if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
+    if traits.bound and not thoughts.on:  # otherwise they would be an error
         for turn in turns.turns:
             turn.blocks[:] = [block for block in turn.blocks if not is_thought(block)]
     if traits.versioned:
@@ -200,7 +200,7 @@ def _mark_for_cache(
     if "system" in body:
         body["system"][-1]["cache_control"] = mark
     for block in reversed(stable.blocks if stable else []):
-        if not is_thought(block):  # these bear no mark
+        if not is_thought(block):  # these must not have breakpoints
             block["cache_control"] = mark
             break
 

@@ -39,8 +39,8 @@ _ACCEPT = "application/vnd.amazon.eventstream"
 class BedrockAdapter(HTTPAdapter):
     """Sends chat requests to a model of Amazon Bedrock. Needs `botocore`, the extra `bedrock`.
 
-    A guardrail's own words are the answer, and its `stop_reason` is `content_filter`. Images that
-    the model makes are `Activity` events of the type `image`. Without a key and a session, the
+    If a guardrail intervenes, its message is the answer, with the `stop_reason` `content_filter`.
+    Generated images are `Activity` events of the type `image`. Without a key and a session, the
     credentials are those that `botocore` finds: environment, profiles, single sign-on, roles.
 
     Args:
@@ -52,11 +52,11 @@ class BedrockAdapter(HTTPAdapter):
         secret_key: The secret of that access key.
         session_token: The token of an access key that is temporary.
         session: A session of `boto3` or `botocore` that has credentials.
-        client: A `bedrock-runtime` client of `boto3`, which then does region, address,
-            authentication, transport, timeouts and retries; it stays open.
+        client: A `bedrock-runtime` client of `boto3`, which then handles region, address,
+            authentication, transport, timeouts and retries; it is not closed.
         base_url: The address; by default the one of the region.
-        cache: Whether to mark what stays the same to be kept, for models that can.
-        extra: Laid over the body of each request: `guardrailConfig`,
+        cache: Whether to add cache points, for models that support prompt caching.
+        extra: Merged into the body of each request: `guardrailConfig`,
             `additionalModelRequestFields`, `performanceConfig`, `serviceTier`.
         context_tokens: The context window in tokens; None: by the family of the model.
         options: Those of `HTTPOptions`.

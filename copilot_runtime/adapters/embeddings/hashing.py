@@ -56,7 +56,7 @@ class HashingEmbedder(Embedder):
             self.dimensions = 0
         if self.dimensions < _FEWEST:
             raise ConfigurationFailed(
-                f"{dimensions!r} is no number of dimensions.",
+                f"{dimensions!r} is not a valid number of dimensions.",
                 hint=f"Hashing has no models: write hashing, or hashing:512. At least {_FEWEST}.",
             )
 

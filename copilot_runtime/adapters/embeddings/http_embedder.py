@@ -168,7 +168,7 @@ class HTTPEmbedder(Embedder):
         try:
             vectors = np.array(found.vectors, np.float32)
         except (TypeError, ValueError) as error:
-            raise self._service_of().format_error(f"Its vectors are none: {error}") from None
+            raise self._service_of().format_error(f"Its vectors are invalid: {error}") from None
         is_matrix = vectors.ndim == 2 and len(vectors) == len(texts) and vectors.size > 0
         if not is_matrix or not np.isfinite(vectors).all():
             raise self._service_of().format_error(

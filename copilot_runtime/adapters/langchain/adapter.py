@@ -60,7 +60,7 @@ class LangChainAdapter(Adapter):
             function, sync or async, that gets a `LangChainRequest` and returns text, a message, or
             an iterator of them.
         prompt: Makes the input of a runnable or a chat model; None: it is the messages.
-        unsupported: What happens to a parameter that the model does not take: see `HTTPOptions`.
+        unsupported: The policy for parameters that the model does not support: see `HTTPOptions`.
         context_tokens: The context window in tokens; None: looked up by the model's name.
         first_token_timeout: How long the first event may take, in seconds; None: any time.
         idle_timeout: How long the model may be silent, in seconds.

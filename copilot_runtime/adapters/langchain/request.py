@@ -77,7 +77,7 @@ def build_request(
 def build_messages(
     items: Sequence[HistoryItem], messages: Sequence[Message]
 ) -> "list[BaseMessage]":
-    """Return LangChain's messages of a prepared conversation, which was made of `messages`."""
+    """Convert a prepared conversation to LangChain's messages; `messages` are the original ones."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
     output: list[BaseMessage] = []

@@ -166,7 +166,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
     async def _restore_position(
         self, request: ChatRequest, headers: Mapping[str, str]
     ) -> ThreadPosition | None:
-        """Return the position that the client has stored, if the conversation can go on there."""
+        """Return the position stored by the client if the conversation can continue there."""
         extension = request.extensions.get(EXTENSION) or {}
         thread, run = extension.get("threadId") or "", extension.get("runId") or ""
         if not _ID.fullmatch(thread) or not _ID.fullmatch(run or "-"):
@@ -182,7 +182,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         return ThreadPosition(thread, run) if run_body.get("status") in _FINAL_STATUSES else None
 
     def _cancel(self, position: ThreadPosition, headers: Mapping[str, str]) -> None:
-        """Cancel a run that is no longer read: in this API it goes on without a reader."""
+        """Cancel a run that is no longer read, because it would continue on the server."""
 
         async def send() -> None:
             url = self._auth.url(f"{position.path}/cancel")
@@ -306,7 +306,7 @@ def build_request(
     if position is not None and position.waiting:
         if outputs := _build_tool_outputs(request, items, position.waiting):
             return f"{position.path}/submit_tool_outputs", outputs
-        position = None  # the person went on without the results: that thread waits in vain
+        position = None  # the user continued without the results: abandon that thread
     run = _build_run(request, items, assistant, tools, capabilities)
     texts = [item for item in items if _find_role(item) in ("user", "assistant")]
     latest = [*takewhile(lambda item: _find_role(item) == "user", reversed(texts))]
@@ -347,7 +347,7 @@ def _build_run(
         "stream": True,
         "instructions": "\n\n".join(instructions) or None,
         "model": parameters.model or None,
-        # these take the place of the assistant's own, so its built-in ones are named again
+        # these replace the assistant's own tools, so its built-in ones are listed again
         "tools": [*tools, *({"type": name} for name in built_ins)] if tools else None,
         "tool_choice": build_tool_choice(parameters) if tools else None,
         "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,

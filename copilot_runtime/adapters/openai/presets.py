@@ -1,7 +1,7 @@
 """Services with OpenAI's chat completions API: their addresses, and how they differ from it.
 
-`groq("llama-3.1-8b-instant")` takes what `OpenAIAdapter` takes, and returns one. What a service
-cannot do at all is in `capabilities.UNSUPPORTED`, under the same name.
+`groq("llama-3.1-8b-instant")` has the arguments of `OpenAIAdapter`, and returns one. Capabilities
+that a service lacks are in `capabilities.UNSUPPORTED`, under the same name.
 """
 
 from functools import partial

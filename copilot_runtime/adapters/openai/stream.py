@@ -46,7 +46,7 @@ class CompletionReader(JSONReader):
     def end(self) -> list[Event]:
         """Return the remaining events, and the `Usage` if there are counts or a stop reason."""
         events = self._assembly.events = []
-        self._assembly.end()  # some go on after they said why they stopped
+        self._assembly.end()  # some send more chunks after the finish reason
         if self._usage is None and self._stop in ("stop", "tool_calls"):
             return events
         return [*events, build_usage(self._model, self._provider, self._usage, self._stop)]

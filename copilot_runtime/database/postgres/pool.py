@@ -280,7 +280,7 @@ class Pool:
             return self.build_read_only()
         if _is_wrong_text(error, self._asyncpg):
             return Misuse(
-                "A text has characters that are no text: U+0000, or half of one.",
+                "A text contains U+0000 or a lone surrogate.",
                 hint="Send it without them.",
             )
         reason = str(self._explain(error)).rstrip(".") or type(error).__name__
@@ -296,7 +296,7 @@ class Pool:
         return StoreReadOnly(
             f"{self.address} is read-only: nothing can be stored.",
             hint=_READ_ONLY_HINT,
-            public=f"The {self._content} cannot be used: their database takes nothing new now.",
+            public=f"The {self._content} cannot be used: their database is read-only now.",
         )
 
 

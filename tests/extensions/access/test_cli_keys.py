@@ -109,7 +109,7 @@ def test_a_default_role_that_is_misspelt_gets_into_no_key(
     monkeypatch.delenv("COPILOT_ACCESS_DEFAULT_ROLES")
 
     assert isinstance(error, ConfigurationFailed)
-    assert "'nope' is no role: there are operator, user, reader, guest." in error.message
+    assert "'nope' is not a role; known roles: operator, user, reader, guest." in error.message
     assert listed(run, "--all") == []
 
 

@@ -106,7 +106,7 @@ def test_a_new_file_with_the_name_of_another_agent_is_left_out(
         assert list_agents(client) == {"writer", "analyst", "boss"}
         assert read_text(ask(client, question("Hi."), agent="analyst")) == "From the program."
     for name in ("analyst", "boss"):
-        assert caplog.text.count(f"The agent '{name}' of a file is left out") == 1
+        assert caplog.text.count(f"The agent '{name}' of a file is ignored") == 1
 
 
 @in_one_test("more", [{"agents": {"writer": DirectAgent(ScriptedAdapter())}}, {}])

@@ -7,8 +7,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# each worker imports all tests, which costs it half a minute
-WORKERS ?= 2
+# a third of a worker's time is waiting; each costs half a minute and a gigabyte for the imports
+WORKERS ?= 3
 # hundreds of processes start in the tests: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -329,7 +329,7 @@ async def test_a_key_may_be_fetched_for_each_request(provider: Provider):
 
 
 async def test_what_no_key_can_be_is_not_sent(provider: Provider):
-    with pytest.raises(ConfigurationFailed, match="characters no key has"):
+    with pytest.raises(ConfigurationFailed, match="contains invalid characters"):
         await request_of(provider, api_key="k\u2026")
     assert provider.requests == []
 

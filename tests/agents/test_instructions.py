@@ -189,7 +189,7 @@ async def test_a_function_that_ends_the_process_ends_the_run_only(
     async def leave(run: RunInput) -> str:
         raise ending
 
-    with pytest.raises(CopilotError, match="could not be made"):
+    with pytest.raises(CopilotError, match="could not be created"):
         await asked(leave)
 
 
@@ -338,7 +338,7 @@ async def test_every_parameter_there_is_can_be_given() -> None:
         ({"maxTokens": 9}, "there is no setting 'maxTokens'. Did you mean 'max_tokens'?"),
         ({"temperature": "hot"}, "'temperature' is 'hot'; it should be a valid number."),
         ({"temperature": "0.5"}, "'temperature' is '0.5'; it should be a valid number."),
-        ({"temperature": True}, "'temperature' is True; it is refused because it is true or"),
+        ({"temperature": True}, "'temperature' is True; it is refused because it is a boolean"),
         ({"temperature": -1}, "'temperature' is -1; it should be greater than or equal to 0."),
         ({"temperature": float("nan")}, "'temperature' is nan; it should be"),
         ({"max_tokens": 0}, "'max_tokens' is 0; it should be greater than 0."),

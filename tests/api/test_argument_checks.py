@@ -63,7 +63,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"agents": {"a": "https://a"}}, "The agent 'a' is a str", "Write AguiAgent("),
     ({"agents": take_nothing}, "agents cannot be called with (caller)", "Write def agents(caller)"),
     ({"agents": [DemoAdapter()]}, "The agents are a list", "agents={'weather': weather}"),
-    ({"agents": {"a": DemoAdapter}}, "The agent 'a' is the class 'DemoAdapter'", "can answer"),
+    ({"agents": {"a": DemoAdapter}}, "The agent 'a' is the class 'DemoAdapter'", "be an agent"),
     ({"actions": get_weather}, "actions is one action, 'get_weather'", "actions=[get_weather]"),
     ({"actions": {"a": get_weather}}, "actions is a dict", "actions=[get_weather]"),
     ({"actions": "get_weather"}, "actions is a str", "actions=[get_weather]"),

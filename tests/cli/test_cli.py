@@ -726,10 +726,10 @@ def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path
     [
         (["http://127.0.0.1:9", "-m", "hi"], "The connection was refused"),
         (["ftp://127.0.0.1", "-m", "hi"], "is not the URL of a runtime"),
-        (["http://127.0.0.1:9", "-m", "hi", "-H", "nonsense"], "is no header"),
-        (["http://127.0.0.1:9", "-m", "hi", "-H", "x: a\nb: c"], "is no header"),
-        (["http://127.0.0.1:9", "-m", "hi", "-H", "ü: e"], "is no header"),
-        (["http://127.0.0.1:9", "-m", "hi", "-H", "a b: c"], "is no header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "nonsense"], "is not a header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "x: a\nb: c"], "is not a header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "ü: e"], "is not a header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "a b: c"], "is not a header"),
         (["http://127.0.0.1:9"], "the input is empty"),
     ],
 )

@@ -283,7 +283,7 @@ def test_who_listens_for_others_without_a_login_is_told_once(
 
     (line,) = [record.getMessage() for record in caplog.records]
     assert "No authentication is configured" in line
-    assert "the setting access.authenticate" in line
+    assert "Set access.authenticate" in line
     assert "10.0.0.7" in line
     assert "\n" not in line
     assert ready == {"status": "ready", "threads": "reachable"}

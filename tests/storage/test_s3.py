@@ -340,7 +340,7 @@ async def test_an_append_ends_when_the_process_does(open_bucket: OpenBucket) -> 
     await storage.begun.wait()
     [writer] = [task for task in asyncio.all_tasks() if "_write_log" in repr(task)]
     writer.cancel()
-    with pytest.raises(StorageFailed, match="is not written"):
+    with pytest.raises(StorageFailed, match="was not written"):
         await append
 
 

@@ -137,8 +137,8 @@ async def test_a_wrong_line_is_named_and_what_came_before_is_kept(
 @in_one_test(
     ("field", "value", "why"),
     [
-        ("events", [{"type": "no such"}], "event 1 is none"),
-        ("events", [{"type": "run_finished"}, {"type": "usage"}], "event 2 is none"),
+        ("events", [{"type": "no such"}], "event 1 is invalid"),
+        ("events", [{"type": "run_finished"}, {"type": "usage"}], "event 2 is invalid"),
         (
             "events",
             [{"type": "run_started", "run_id": "r", "thread_id": "t", "server_actions": [1]}],

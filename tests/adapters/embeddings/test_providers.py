@@ -392,8 +392,8 @@ async def test_without_the_package_of_prices_there_are_none(monkeypatch: pytest.
         ("vllm", {}, "No model of vLLM"),
         ("openai", {"batch_size": 0}, "1 at least"),
         ("openai", {"base_url": "nowhere"}, "not an address"),
-        ("hashing:many", {}, "no number of dimensions"),
-        ("hashing:3", {}, "no number of dimensions"),
+        ("hashing:many", {}, "not a valid number of dimensions"),
+        ("hashing:3", {}, "not a valid number of dimensions"),
     ],
 )
 async def test_an_embedder_that_cannot_be_made_says_why(
@@ -410,5 +410,5 @@ async def test_what_a_plugin_makes_must_be_an_embedder(monkeypatch: pytest.Monke
         "mine",
         "builtins:dict",
     )
-    with pytest.raises(ConfigurationFailed, match="made a dict"):
+    with pytest.raises(ConfigurationFailed, match="returned a dict"):
         create_embedder("mine")

@@ -79,7 +79,7 @@ def test_of_two_keys_with_one_name_none_is_revoked(run: Run) -> None:
         (["x" * 101], "name of a key"),
         (["cpk_x"], "name of a key"),
         (["ci", "--role", "admin"], "no role 'admin'"),
-        (["ci", "--scope", "all"], "no scope"),
+        (["ci", "--scope", "all"], "is not a scope"),
         (["ci", "--tenant", "a/b"], "cannot be a tenant"),
         (["ci", "--user", "tenant:acme/ada"], "cannot be a user"),
         (["ci", "--user", "a\nb"], "control characters"),

@@ -325,7 +325,7 @@ def test_what_cannot_be_planned_is_said(url: str) -> None:
         (["  "], "There is nothing to plan: the request is empty."),
         (["bad"], "tasks[0] has no purpose."),
         (["letter", "--agent", "nobody"], "Agent 'nobody' does not exist"),
-        (["letter", "-H", "nonsense"], "is no header"),
+        (["letter", "-H", "nonsense"], "is not a header"),
     ):
         done = run("plan", *arguments, "--url", url)
         assert (done.returncode, done.stdout) == (1, "")
@@ -487,7 +487,7 @@ def test_what_cannot_be_done_with_a_plan_is_said(url: str) -> None:
             ["answer", make_plan(url), "perhaps"],
             "'perhaps' is no answer. Answer with one of: approve, reject.",
         ),
-        (["list", "-H", "nonsense"], "is no header"),
+        (["list", "-H", "nonsense"], "is not a header"),
     ):
         done = run("plans", *arguments, "--url", url)
         assert (done.returncode, done.stdout) == (1, "")

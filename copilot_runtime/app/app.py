@@ -41,7 +41,6 @@ from copilot_runtime.app.server import (
     make_thread_sockets,
 )
 from copilot_runtime.app.threads import build_bus, build_thread_store
-from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.config.loader import load_settings
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.event_order.verify import verify_events
@@ -68,7 +67,6 @@ from copilot_runtime.transports.transport import (
 if TYPE_CHECKING:
     import httpx
     from fastapi import FastAPI
-
 
 T = TypeVar("T")
 
@@ -189,8 +187,6 @@ class CopilotRuntime:
             has_hook=authenticate is not None,
             has_users=authenticate is not None,
             http_client=http_client,
-            load_secret=self._load_secret,
-            load_shared_secret=self._load_shared_secret,
         )
         self._guard.has_login = core.has_users
         added = build_contributions(self.extensions, core)
@@ -217,13 +213,7 @@ class CopilotRuntime:
                 telemetry=self.telemetry,
             ),
             sources=core.sources,
-            stages=[
-                verify_events,
-                *added.stages,
-                track_v1_state,
-                *stages,
-                *added.guardrails,
-            ],
+            stages=[verify_events, *added.stages, track_v1_state, *stages, *added.guardrails],
             hooks=hooks,
             handoff=HandoffPolicy(
                 max_turns=self.settings.max_turns,
@@ -256,8 +246,7 @@ class CopilotRuntime:
         )
         core.parts.add(Conversations, self.conversations)
         self.program_runs = ProgramRuns(
-            conversations=self.conversations,
-            action_timeout=self.settings.action_timeout,
+            conversations=self.conversations, action_timeout=self.settings.action_timeout
         )
         self.telemetry.observe(semconv.RUNS_OPEN, lambda: len(self.runtime.active_runs()))
         self.telemetry.observe(semconv.READERS_OPEN, self.runtime.bus.count_readers)
@@ -345,16 +334,6 @@ class CopilotRuntime:
     def find_failing_checks(self) -> Sequence[str]:
         """Return the names of the failing parts, as in `/health/ready`."""
         return self._server.lifecycle.find_failing_checks()
-
-    async def _load_secret(self) -> str:
-        """Return the secret shared by all servers of this runtime: the setting, or the store's."""
-        return self.settings.secret or await convert_exits(self.threads.secret())
-
-    async def _load_shared_secret(self) -> str:
-        """Return the secret if servers without a common folder share it, or an empty string."""
-        if self.settings.secret or self.threads.shared_url:
-            return await self._load_secret()
-        return ""
 
     async def _forget(self, thread: ThreadKey) -> None:
         for extension in self.extensions:

@@ -3,7 +3,7 @@
 It is not in `api/`, because a contribution refers to transports and conversations.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +16,7 @@ from copilot_runtime.api.action import ActionSource
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import Agents, Middleware, StageFunction
 from copilot_runtime.api.registry import Parts
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.config.section import Section
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.conversations import Conversations
@@ -55,11 +56,6 @@ class Core:
     streams_per_user: int = 0
     """Maximum number of open thread-change streams per user; 0 removes the limit."""
     http_client: "httpx.AsyncClient | None"
-    load_secret: Callable[[], Awaitable[str]]
-    """Returns the secret shared by all servers of this store."""
-    load_shared_secret: Callable[[], Awaitable[str]]
-    """Returns that secret, or an empty string if servers without a common folder cannot share it.
-    """
     parts: Parts = field(default_factory=Parts)
     policies: list[RequestPolicy] = field(default_factory=list[RequestPolicy])
     pages: dict[str, str] = field(default_factory=dict[str, str])
@@ -74,6 +70,15 @@ class Core:
     def conversations(self) -> Conversations:
         """The conversations of this runtime; available once all extensions are built."""
         return self.parts.get(Conversations)
+
+    async def load_secret(self) -> str:
+        """Return the secret shared by all servers of this runtime: the setting, or the store's."""
+        return self.settings.secret or await convert_exits(self.threads.secret())
+
+    async def load_shared_secret(self) -> str:
+        """Return that secret, or "" if servers without a common folder cannot share it."""
+        is_shared = self.settings.secret or self.threads.shared_url
+        return await self.load_secret() if is_shared else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

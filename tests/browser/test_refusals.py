@@ -26,7 +26,7 @@ USAGE = Usage(provider="openai", model="gpt-4o", input_tokens=7, output_tokens=4
 SENTENCES = {
     "nobody": "Sign in to use this server.",
     "unscoped": "You may not do this: it needs the scope 'runs:start'.",
-    "unknown": "Nobody can sign in at the moment: keys cannot be read.",
+    "unknown": "Sign-in is unavailable: the signing keys cannot be read.",
     "limited": "You have used up 1 token in 1 hour. Please try again in",
 }
 

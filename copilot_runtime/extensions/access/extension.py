@@ -43,7 +43,7 @@ class AccessExtension(Extension):
 
     name = "access"
     requires = ("tracing",)
-    opens = "first"  # before anything is open to others, if nobody can sign in
+    opens = "first"  # fail before other extensions open resources if authentication is unusable
 
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)
@@ -190,7 +190,7 @@ def build_counters(settings: Settings) -> "RedisCounters | None":
 
 
 def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter | None":
-    """Return what counts by the limits of the settings, if there are any.
+    """Return the limiter for the limits in the settings, or `None` if no limit is set.
 
     Raises `MissingPackage`.
     """
@@ -201,7 +201,7 @@ def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter |
 
 
 def build_schemes(settings: Settings, counters: "RedisCounters | None") -> "SchemeChain | None":
-    """Return how people and programs sign in by the settings, if they say so.
+    """Return the authentication schemes of the settings, or `None` if none is configured.
 
     Raises `ConfigurationFailed`.
     """

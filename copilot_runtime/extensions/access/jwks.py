@@ -81,7 +81,7 @@ class KeySet:
             self._keys = await self._fetch()
         except _FAILURES as error:
             raise AuthenticationUnavailable(
-                "Nobody can sign in at the moment: keys cannot be read.", hint=_describe(error)
+                "Sign-in is unavailable: the signing keys cannot be read.", hint=_describe(error)
             ) from error
         self._read_at = self._tried_at = self._clock()
         return self._keys
@@ -100,7 +100,7 @@ class KeySet:
             await self._read(_RETRY_SECONDS, waits=self._keys is None or is_too_old)
         if self._keys is None:
             raise AuthenticationUnavailable(
-                "Nobody can sign in at the moment: keys cannot be read."
+                "Sign-in is unavailable: the signing keys cannot be read."
             )
         return self._keys
 

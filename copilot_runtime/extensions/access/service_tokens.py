@@ -207,7 +207,7 @@ def _explain_signature(method: str, *, is_bound: bool) -> str:
     words = "Invalid token signature"
     if not is_bound:
         return words
-    # over HTTP, a method is a path with ids, which need not be in what is answered and logged
+    # over HTTP, a method is a path with ids: keep those out of responses and logs
     than = f" than {method[:200]!r}" if method.startswith("/") else ""
     return f"{words}: signed with another secret, or for another method{than}"
 

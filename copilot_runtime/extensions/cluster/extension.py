@@ -54,7 +54,7 @@ class ClusterExtension(Extension):
 
 
 def build_carrier(settings: Settings, threads: ThreadStore) -> Carrier | None:
-    """Return the way to the other processes that share a store; None if nobody can share it."""
+    """Return the carrier between processes that share a store, or `None` if it cannot be shared."""
     if settings.carrier == "none":
         return None
     if settings.carrier != "auto":

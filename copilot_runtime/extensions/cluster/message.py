@@ -4,7 +4,7 @@
 |---|---|---|
 | `["ask", number, question, values]` | a question | |
 | `["answer", number, value]` | its answer | |
-| `["tell", name, values]` | what needs no answer | |
+| `["tell", name, values]` | a notification without an answer | |
 | `["follow", log, position]` | send the events of a log from a position on | |
 | `["check", [[log, position], ...]]` | how far logs are: tell `checked`, send what was lost | |
 | `["leave", log]` | send no more of it | |

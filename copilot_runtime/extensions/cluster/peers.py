@@ -357,7 +357,7 @@ class Peers:
                 if (notice := self._notices.get(name)) is not None:
                     notice(sender, values)
             case _:
-                logger.warning("The server process %s says what is not known here", sender)
+                logger.warning("The server process %s sent an unknown message", sender)
 
     def _add_events(self, sender: str, heads: Sequence[Any], payload: bytes) -> None:
         """Add the events of a message to the mirrors of their logs, if these are still followed."""

@@ -1,6 +1,6 @@
 """Events in GraphQL: the seed's publish and subscribe, with replay from a cursor.
 
-Whoever may read a resource gets the events about it, by the rule of REST. A runtime that keeps no
+A caller who may read a resource receives its events, as in REST. A runtime that keeps no
 events has none of these fields, and nothing here is imported.
 """
 

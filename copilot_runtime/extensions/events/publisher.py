@@ -90,7 +90,7 @@ class RunEvents(RunObserver):
 def build_run_event(
     run: RunInput, event: RunStarted | RunFinished | RunFailed
 ) -> ResourceEvent | None:
-    """Return what happened to the conversation of a run; None for a run in none."""
+    """Return the event for the start or end of a run, or `None` for a run without a thread."""
     if not run.thread_id:
         return None
     code: str | None = None

@@ -11,7 +11,7 @@ WORKERS_EVENTS = ".copilot/events.db"
 
 
 class EventSettings(Section):
-    """What happened to resources, plans and runs, for those who come back to it."""
+    """The retained events about resources, plans and runs, replayed to clients that reconnect."""
 
     store: Annotated[
         str, check_match(r"^(none|memory|sqlite:.+)?$", "sqlite:PATH, memory or none")

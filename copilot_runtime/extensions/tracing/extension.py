@@ -95,7 +95,7 @@ def find_trace_place(settings: Settings) -> tuple[str, Path]:
 
 
 def build_runtime_telemetry(settings: Settings) -> Telemetry:
-    """Return what takes note of runs, as the settings say."""
+    """Return the telemetry that the settings configure."""
     names = {field.name for field in fields(TelemetryOptions)}
     options = settings.telemetry.model_dump(include=names - {"enabled_via"})
     return build_telemetry(
@@ -109,7 +109,7 @@ def build_runtime_telemetry(settings: Settings) -> Telemetry:
 
 
 def build_metrics_endpoint(settings: Settings, telemetry: Telemetry) -> MetricsEndpoint | None:
-    """Return what Prometheus reads, if anything is counted and the settings offer it."""
+    """Return the Prometheus endpoint, or `None` if it or the metrics are disabled."""
     section, metrics = settings.telemetry, telemetry.metrics
     if metrics is None or not section.metrics_endpoint:
         return None

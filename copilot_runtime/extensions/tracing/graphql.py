@@ -1,6 +1,6 @@
 """Traces in GraphQL, for operators: what REST has, by the same rule.
 
-A runtime whose traces nobody may read has none of these fields, and nothing here is imported.
+If no user may read traces, the schema has none of these fields and this module is not imported.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -219,10 +219,10 @@ ROOTS = {"Query": TraceQuery, "Subscription": TraceSubscription}
 
 
 def _require(context: Context) -> TraceAccess:
-    """Return the traces, for one more field of a request.
+    """Return the access to traces, and count one more traces field of the request.
 
-    Raises `TracesForbidden` for who may not read them, and `LimitExceeded` for too many fields:
-    each may take as long as a query may.
+    Raises `TracesForbidden` if the caller may not read traces, and `LimitExceeded` for too many
+    fields: each may take as long as a whole query.
     """
     context.count_field("traces", _MOST_FIELDS)
     request, traces = context.request, context.services.parts.find(TraceAccess)

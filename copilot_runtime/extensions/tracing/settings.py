@@ -196,12 +196,12 @@ class TelemetrySettings(Section):
 
     @property
     def enabled_via(self) -> str:
-        """What enabled the export: envVar, setting or otlpEndpointEnvVar; storeOnly, disabled."""
+        """Source of the export: envVar, setting, otlpEndpointEnvVar, storeOnly or disabled."""
         return self._enabled_via
 
     @property
     def is_exported(self) -> bool:
-        """Whether telemetry is sent somewhere by exporters of ours."""
+        """Whether the runtime's own exporters send telemetry to a target."""
         has_target = self.export or self.exporters or self.endpoint or self.endpoints
         return self.enabled and self.export is not False and bool(has_target)
 
@@ -264,7 +264,7 @@ class TelemetrySettings(Section):
 
 
 def _check_names(names: tuple[str, ...], choices: tuple[str, ...], noun: str) -> tuple[str, ...]:
-    """Return names. Raises `ValueError` for one that is none of the choices."""
+    """Return names. Raises `ValueError` for a name that is not one of the choices."""
     for name in names:
         if name not in choices:
             raise ValueError(f"{name!r} is not {noun}: there are {', '.join(choices)}")

@@ -34,7 +34,7 @@ _CLOSE = 0.94
 
 
 def read_shared_variables(section: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """Return what the variables say that other programs read as well; the last one counts."""
+    """Return overrides from the variables shared with other programs; the last one wins."""
     _reject_misspelt(environ)
     found = [*_read_plain(_SHARED, environ)]
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
@@ -58,7 +58,7 @@ def read_shared_variables(section: Mapping[str, Any], environ: Mapping[str, str]
 
 
 def read_own_variables(section: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """Return what the variables COPILOT_OTEL_* say, which count more than all others."""
+    """Return overrides from the COPILOT_OTEL_* variables, which take precedence over all others."""
     found = [*_read_plain(_OWN, environ)]
     if environ.get("COPILOT_OTEL_ENDPOINT", "").strip():  # of all signals
         found.append(Override("endpoints", {}, "COPILOT_OTEL_ENDPOINT"))
@@ -105,7 +105,7 @@ _OWN: Rules = {
     "COPILOT_OTEL_HTTP_INSTRUMENTATION": ("http_spans", _same),
 }
 _OWN_ENDPOINTS = ("COPILOT_OTEL_ENDPOINT", "COPILOT_TELEMETRY_ENDPOINT")
-"""What counts more than the addresses of single signals by OTEL_*, too."""
+"""Variables that also take precedence over the OTEL_* endpoints of single signals."""
 _SHARED: Rules = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("endpoint", _same),
     "OTEL_EXPORTER_OTLP_PROTOCOL": ("protocol", str.lower),
@@ -217,7 +217,7 @@ def _read_capture(text: str) -> str:
 
 
 def _capture(capture: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings for a capture. What is kept on this machine is kept without export."""
+    """Return the settings for a capture mode. Without a mode, local storage of content is kept."""
     if capture in ("", "none"):
         before = section.get("content", "none")
         return {"content": "local" if before in ("local", "export") else "none"}

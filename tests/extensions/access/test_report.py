@@ -126,7 +126,7 @@ async def credentials(server: Entrance) -> dict[str, Browser]:
         "You may not do this: it needs the scope 'runs:start'.": server.bearer(
             await issue_key(server.keys, "ada", scopes=["threads:read"])
         ),
-        "Nobody can sign in at the moment: keys cannot be read.": server.bearer(KEY.sign()),
+        "Sign-in is unavailable: the signing keys cannot be read.": server.bearer(KEY.sign()),
         WAIT: limited,
     }
 

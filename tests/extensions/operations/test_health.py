@@ -340,7 +340,7 @@ def test_a_store_of_limits_that_is_away_at_the_start_is_named_before_anybody_ask
 
     assert ready == {"status": "ready", "threads": "reachable", "failing": ["limits"]}
     [line] = [record.getMessage() for record in caplog.records]
-    assert line.startswith("Limits are not counted, so that nobody is limited: ")
+    assert line.startswith("Limits cannot be counted and are not enforced: ")
 
 
 @pytest.mark.anyio

@@ -77,7 +77,9 @@ class JwtScheme(Scheme):
         if not isinstance(algorithm, str) or algorithm not in self._section.algorithms:
             raise CredentialInvalid("Invalid algorithm")
         if "crit" in parts.header:
-            raise CredentialInvalid("The token demands what is not known here.")
+            raise CredentialInvalid(
+                "The token requires a critical header extension ('crit') that is not supported."
+            )
         await self._verify_signature(token, algorithm, parts.header)
         try:
             self._check_claims(parts.claims)
@@ -157,7 +159,7 @@ class JwtScheme(Scheme):
         usable = [key for key in found if any(self._verifier.can_use(key, one) for one in names)]
         if not usable:
             raise AuthenticationUnavailable(
-                "Nobody can sign in at the moment: there are no keys.",
+                "Sign-in is unavailable: there are no signing keys.",
                 hint=f"{self.place} has no key for {', '.join(names)}.",
             )
         return usable

@@ -33,7 +33,7 @@ ActionOption = Annotated[
 OutcomeOption = Annotated[
     str | None, typer.Option(help="Only this outcome: allowed, refused, failed, finished, stopped.")
 ]
-ThreadOption = Annotated[str | None, typer.Option(help="Only what was asked of this thread.")]
+ThreadOption = Annotated[str | None, typer.Option(help="Only entries about this thread.")]
 SinceOption = Annotated[
     str | None,
     typer.Option(help="Only from this time (UTC) on, such as 2026-11-26 or 2026-11-26T18:00."),

@@ -228,7 +228,7 @@ def _describe_rights(key: "ApiKey") -> str:
 
 def _find(keys: "Any", text: str) -> "ApiKey":
     """Return the key with a prefix or name. Raises `NotFound`, also if a name is ambiguous."""
-    prefix = "_".join(text.split("_")[:2])  # somebody may have the whole key at hand
+    prefix = "_".join(text.split("_")[:2])  # `text` may be a whole key
     found = [key for key in keys if prefix in (key.prefix, key.id)]
     found = found or [key for key in keys if key.name == text and key.revoked_at is None]
     if not found:

@@ -332,7 +332,7 @@ class Limiter:
 
     def _warn(self, error: CountersFailed) -> None:
         if self._log_limit.allows_line():
-            logger.error("Limits are not counted, so that nobody is limited: %s", error)
+            logger.error("Limits cannot be counted and are not enforced: %s", error)
 
 
 _SUBJECTS = {

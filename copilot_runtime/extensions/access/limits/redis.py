@@ -106,7 +106,7 @@ class RedisCounters(Counters):
             socket_connect_timeout=_TIMEOUT,
             # not after a timeout: a request waits for one
             retry=retry(backoff(), 1, supported_errors=(errors.ConnectionError,)),
-            # with 3, redis-py does not notice that a connection was closed while nobody used it
+            # with RESP3, redis-py does not notice that an idle connection was closed
             protocol=2,
         )
         self._redis: Any = redis.Redis.from_pool(pool)
@@ -134,7 +134,7 @@ class RedisCounters(Counters):
         self._look_at = self._clock() + _PAUSE
         error = await self._ping()
         if error is not None:
-            logger.error("Limits are not counted, so that nobody is limited: %s", error)
+            logger.error("Limits cannot be counted and are not enforced: %s", error)
             return
         with suppress(*self._errors):
             await self._add_nonce(keys=[_NONCES_SINCE])

@@ -37,7 +37,7 @@ class EventPageModel(BaseModel):
 
 
 class EventRequest(BaseModel):
-    """What a client tells of resources that it may write."""
+    """An event that a client publishes about resources that it may write."""
 
     detail_type: str = Field(examples=["ORDER_PLACED"])
     resources: list[str] = Field(examples=[["common.User.ann/shop.Order.o1"]])
@@ -53,7 +53,7 @@ class PublishResult(BaseModel):
 
 
 class EventQuery(BaseModel):
-    """Which events are meant; what is left out does not matter."""
+    """A filter for events; omitted fields match every event."""
 
     after: str = Field(
         "",

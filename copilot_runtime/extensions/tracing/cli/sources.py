@@ -52,7 +52,7 @@ Values = Mapping[str, str]
 _PAGE = 200
 _POLL_SECONDS = 1.0
 _LATE = 60 * 10**9
-"""Nanoseconds that a span may be written after its end, and is told all the same."""
+"""Nanoseconds after its end within which a span written late is still reported."""
 _PATIENCE = 60.0
 """Seconds for which a server may say nothing."""
 
@@ -97,7 +97,7 @@ class StoreSource:
         return asdict(compute_stats(spans))
 
     def tail(self, values: Values) -> Iterator[Record]:
-        """Yield spans of traces as they are written, until somebody ends it."""
+        """Yield spans of traces as they are written, until the iterator is closed."""
         return _drive(self._follow(values))
 
     def delete(self, trace_id: str) -> None:
@@ -144,7 +144,7 @@ class StoreSource:
         return asyncio.run(open_and_work())
 
     def _open(self) -> TraceStore:
-        # what is old or too much is for servers to delete
+        # no retention limits here: only servers delete expired or surplus traces
         store = build_store(TelemetryOptions(store=self._address, retention=0, max_traces=0))
         assert isinstance(store, TraceStore)
         return store

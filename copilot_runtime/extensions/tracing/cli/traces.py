@@ -60,7 +60,7 @@ ErrorsOption = Annotated[
     bool, typer.Option("--errors", help="Only traces in which something failed.")
 ]
 RatingOption = Annotated[
-    str, typer.Option("--rating", help="Only traces that somebody rated so: up or down.")
+    str, typer.Option("--rating", help="Only traces with this rating: up or down.")
 ]
 SlowerOption = Annotated[
     str, typer.Option("--slower", help="Only traces that took so long: 2.5, 800ms.")
@@ -513,7 +513,7 @@ def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
 
 
 def _parse_spans(text: str) -> "Iterator[Record]":
-    """Yield the spans of a text. Raises `Misuse` for what is none, and names the line."""
+    """Yield the spans in a text. Raises `Misuse` with the line number for anything else."""
     from copilot_runtime.extensions.tracing.otlp import OtlpError, decode_spans
     from copilot_runtime.extensions.tracing.store.records import decode_value, encode_span
 
@@ -536,7 +536,7 @@ def _parse_spans(text: str) -> "Iterator[Record]":
 
 
 def _read_values(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield what is in a file: one value of JSON, or a value in each line."""
+    """Yield line numbers and JSON values of a text: a single value, or one value per line."""
     try:
         yield 1, json.loads(text)
         return

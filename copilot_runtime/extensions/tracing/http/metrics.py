@@ -31,10 +31,10 @@ from copilot_runtime.telemetry.worker_metrics import WorkerMetrics
 class MetricsEndpoint:
     """Answers with the metrics of this process, or of all workers of the server if it is one.
 
-    `resource` is what describes the server.
+    `resource` holds the attributes that describe the server.
 
-    With a `token`, only those who send it are answered; without one, programs of this machine are,
-    and nobody for whom a proxy asks.
+    With a `token`, only requests that carry it are answered. Without one, only direct requests
+    from this machine are, not those forwarded by a proxy.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class QueryResult(BaseModel):
 
 
 class GroupStatsModel(BaseModel):
-    """What all spans of one agent, model or tool have in common."""
+    """Statistics over all spans of one agent, model or tool."""
 
     name: str = Field(examples=["gpt-4o"])
     count: int = Field(examples=[12])
@@ -72,7 +72,7 @@ class GroupStatsModel(BaseModel):
 
 
 class TraceStatsModel(BaseModel):
-    """What traces have in common, by agent, model and tool."""
+    """Statistics over traces, grouped by agent, model and tool."""
 
     traces: int = Field(examples=[6])
     failed: int = Field(description="Traces in which a span failed.", examples=[1])
@@ -98,7 +98,7 @@ class ImportResult(BaseModel):
 
 
 class FeedbackRequest(BaseModel):
-    """What somebody says about an answer, which is named by its trace or its run."""
+    """A user's feedback on an answer, identified by its trace or its run."""
 
     rating: Literal["up", "down"]
     trace_id: str | None = Field(default=None, examples=[_TRACE])
@@ -116,7 +116,7 @@ class FeedbackResult(BaseModel):
 
 
 class TraceAccessModel(BaseModel):
-    """What whoever asks may do."""
+    """The permissions of the caller."""
 
     may_read: bool = Field(examples=[True])
 
@@ -143,7 +143,7 @@ class TraceQueryRequest(BaseModel):
 
 
 class TraceFilterQuery(BaseModel):
-    """Which traces are meant; what is left out does not matter."""
+    """A filter for traces; omitted fields match every trace."""
 
     trace_id: str = Field("", description="Only this trace.")
     resource_id: str = Field("", description="Traces with a span of this resource or thread.")

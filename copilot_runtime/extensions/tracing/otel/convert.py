@@ -98,7 +98,7 @@ def _structure(value: Any, depth: int) -> Any:
 def _dump(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # half a character, a very large number, what is too deep
+    except TypeError:  # a lone surrogate, a very large number, too deep a nesting
         return to_unicode(repr(value))
 
 

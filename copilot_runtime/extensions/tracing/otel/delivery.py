@@ -75,7 +75,7 @@ class Receiver:
         token = _reasons.set(delivery.reasons)
         try:
             yield delivery
-        except Exception as error:  # an exporter is somebody else's code
+        except Exception as error:  # an exporter is third-party code
             delivery.is_done = False
             delivery.reasons.append(f"{type(error).__name__}: {error}")
         finally:
@@ -223,7 +223,7 @@ MakeQueue = Callable[[str, Callable[[Sequence[Any]], bool]], ExportQueue[Any]]
 
 
 class _Queued:
-    """What processors of spans and of log records share: a queue before an exporter."""
+    """The base of the span and log record processors: a queue in front of an exporter."""
 
     signal: str
     """The name of the items in thread names and messages."""

@@ -51,7 +51,7 @@ class Interpreter(_TreeInterpreter):
         self._check = check
 
     def evaluate(self, tree: Node, value: Any) -> Any:
-        """Return what an expression makes of a value. Raises `Misuse` for types that do not fit."""
+        """Return the result of an expression for a value. Raises `Misuse` for a type mismatch."""
         try:
             return self.visit(tree, value)
         except _ERRORS as error:

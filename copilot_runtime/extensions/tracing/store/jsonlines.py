@@ -132,7 +132,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
     def _write(self, spans: Sequence[Span]) -> None:
         lines = [encode_json(encode_span(span))[1] for span in spans]
         day = datetime.fromtimestamp(self._clock() / 1e9, UTC).date()
-        # what people wrote is nobody else's business, nor is when they did
+        # users' messages are private, and so are their times
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock(), _open_file(self.folder / f"{day}{_SUFFIX}") as descriptor:
             size = os.fstat(descriptor).st_size
@@ -188,7 +188,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
 
     @contextmanager
     def _lock(self, *, is_required: bool = True) -> Generator[None]:
-        """Keep writers of all processes apart, and those who look for what is new."""
+        """Lock the folder for writers, and readers of new lines, of all processes."""
         if fcntl is None or not self.folder.is_dir():
             yield
             return
@@ -197,7 +197,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         except OSError:
             if is_required:
                 raise
-            yield  # who may only read can do without
+            yield  # a read-only user needs no lock
             return
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -214,7 +214,7 @@ def _is_day(name: str) -> bool:
 
 
 def _open(path: Path, flags: int = 0) -> int:
-    """Open a file, made if need be: what people wrote is nobody else's business."""
+    """Open a file, and create it with private permissions if it does not exist."""
     return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
 
 

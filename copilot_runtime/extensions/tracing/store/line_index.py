@@ -1,8 +1,8 @@
-"""Find traces in files of lines: an index in memory, of which trace has which lines where.
+"""An in-memory index of the position of each trace's lines in JSON Lines files.
 
-It is made by reading the files once, and goes on with what is added to them, by whatever process.
-If a file was replaced or has gone, it is made anew. It takes about a third of a kilobyte for each
-span; the spans themselves stay in their files.
+The index is built by reading the files once, and then reads only appended lines, by any process.
+It is rebuilt if a file was replaced or deleted. It takes about a third of a kilobyte for each span;
+the spans themselves stay in their files.
 """
 
 import threading
@@ -58,7 +58,7 @@ class LineIndex:
         self._lock = threading.Lock()
 
     def refresh(self, paths: Sequence[Path], version: object) -> None:
-        """Read what was added to files; all of them, the oldest first, if `version` is another."""
+        """Read lines appended to files, the oldest first; read all again if `version` changed."""
         sizes = {path: path.stat().st_size for path in paths}
         with self._lock:
             has_shrunk = any(sizes.get(path, -1) < size for path, size in self._sizes.items())
@@ -71,7 +71,7 @@ class LineIndex:
             self._recount(replaced)
 
     def forget(self) -> None:
-        """Let the next `refresh` read everything."""
+        """Make the next `refresh` read all files again."""
         with self._lock:
             self._version = object()
 
@@ -113,7 +113,7 @@ class LineIndex:
                 self._sizes[path] = offset
 
     def _add(self, record: Record, place: Place) -> bool:
-        """Take note of a line; return whether its span is counted, too."""
+        """Index a line; return `True` if its span is new and was added to the summary."""
         trace_id, span_id = record["trace_id"], record["span_id"]
         trace = self._traces.get(trace_id)
         if trace is None:

@@ -33,7 +33,7 @@ class TraceQuery:
     the result is null, false, 0, an empty text or an empty list. Raises `Misuse` for a wrong
     expression, `LimitExceeded` for one that is too long.
 
-    It runs in a thread, and ends `seconds` after its first step, or when nobody awaits it any more.
+    It runs in a thread, and ends `seconds` after its first step, or when its task is cancelled.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class TraceQuery:
         return sort_spans(found)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, which calls `collect` or `select`, in a thread.
+        """Run `work`, which calls `collect` or `select`, in a thread and return its result.
 
         Two queries run at a time, others wait for their turn.
         """

@@ -71,7 +71,7 @@ _LIFTED = {
     "dollars": semconv.COST_DOLLARS,
     "outcome": semconv.RUN_OUTCOME,
 }
-"""Columns of the view that read an attribute: they cost nothing until somebody asks."""
+"""Columns of the view that read an attribute; they are computed only when queried."""
 
 _COLUMNS = ",\n    ".join(
     f"""json_extract(record, '$.attributes."{name}"') AS {column}"""
@@ -162,7 +162,7 @@ _RETRY_MILLISECONDS = 50
 _MOST_AT_ONCE = 8_000
 """Most spans that are read at one time: as many as that, or those of one trace."""
 APPLICATION = 0x54524143
-"""Written into the file, so that nobody's other database is taken for a store of traces."""
+"""SQLite application id of the file; it tells a trace store from any other database."""
 _HAS_LABEL: Mapping[str, str] = {
     kind: f"{column}id IN (SELECT trace FROM labels WHERE kind = '{kind}' AND value = ?)"  # noqa: S608
     for kind, column in (
@@ -221,7 +221,7 @@ class _Reader(sqlite3.Connection):
                     yield summary, spans[number]
 
     def end_look(self) -> None:
-        """Close what was read, so that the next statement sees the file as it is then."""
+        """Close cursors and the transaction, so that the next statement sees the current file."""
         for cursor in self._cursors:
             cursor.close()
         self._cursors.clear()
@@ -232,8 +232,8 @@ class _Reader(sqlite3.Connection):
 class SqliteTraceStore(ThreadedTraceStore):
     """Keeps traces in a file for `days`, and at most `max_traces`; 0 for any number of either.
 
-    What is too old goes while the server runs. Several processes may use one file. Methods that
-    read raise `ConfigurationFailed` for a file that is no store of traces, and `StoreFailed` where
+    Expired traces are deleted while the server runs. Several processes may use one file. Methods
+    that read raise `ConfigurationFailed` for a file that is not a trace store, and `StoreFailed` if
     it cannot be read at the moment.
     """
 
@@ -280,7 +280,7 @@ class SqliteTraceStore(ThreadedTraceStore):
 
     def _write(self, spans: Sequence[Span]) -> None:
         writer = self._open_writer()
-        # whoever reads writes before, and must not wait each time for another one's lock
+        # a read flushes writes first and must not wait for another lock each time
         milliseconds = _RETRY_MILLISECONDS if self.is_failing else _BUSY_MILLISECONDS
         writer.execute(f"PRAGMA busy_timeout = {milliseconds}")
         with _transaction(writer):
@@ -390,7 +390,7 @@ def open_trace_file(path: Path) -> sqlite3.Connection:
     """Return a connection for writing; the file is made if there is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # what people wrote is nobody else's business; SQLite gives its other files the same mode
+        # users' messages are private; SQLite gives its other files the same mode
         create_private_file(path)
         connection = _connect(path, sqlite3.Connection)
         try:
@@ -410,7 +410,7 @@ def open_trace_file(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file. Raises `ConfigurationFailed` for anybody else's."""
+    """Create the tables in an empty file. Raises `ConfigurationFailed` for another database."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         connection.execute("PRAGMA journal_mode = WAL")
         with _transaction(connection):
@@ -555,7 +555,7 @@ def _write_conditions(filter: TraceFilter) -> tuple[list[str], list[Any]]:
 
 
 def _write_pattern(text: str) -> str:
-    """Return what LIKE finds a text with in JSON; nothing where that would miss some."""
+    """Return the LIKE pattern for a text in JSON, or an empty text if LIKE could miss matches."""
     if not text or not text.isascii() or not text.isprintable() or set(text) & set('"\\'):
         return ""
     for special in "!%_":

@@ -293,7 +293,7 @@ def clean_text(value: Any) -> str:
     """Return a value as text without lone surrogates."""
     try:
         text = value if isinstance(value, str) else repr(value)
-    except Exception:  # somebody else's object
+    except Exception:  # `repr` of a third-party object
         text = type(value).__name__
     return text.encode(errors="replace").decode()
 

@@ -123,9 +123,7 @@ class AuditSettings(Section):
         default="",
         description="File of the audit log, such as .copilot/audit.jsonl. Empty: none is written.",
     )
-    reads: bool = Field(
-        default=False, description="Whether what was only read is written down as well."
-    )
+    reads: bool = Field(default=False, description="Whether read requests are recorded as well.")
     content: bool = Field(
         default=False, description="Whether questions are written down with their text."
     )

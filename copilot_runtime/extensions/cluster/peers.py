@@ -213,7 +213,7 @@ class Peers:
         self._answers[question] = answer
 
     def add_notice(self, name: str, take: TakeNotice) -> None:
-        """Take a further kind of notice from other processes."""
+        """Register a handler for one kind of notice from other processes."""
         self._notices[name] = take
 
     async def ask_all(
@@ -541,7 +541,7 @@ class Peers:
                 self._carrier.send(mirror.server, encode_message("leave", mirror.log_id))
             )
             if result.error is not None:
-                logger.debug("%s need not know that nobody reads there", mirror.server)
+                logger.debug("Could not tell %s that a log is no longer followed", mirror.server)
 
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work, context=Context())  # the task belongs to no request

@@ -24,7 +24,7 @@ from copilot_runtime.transports.transport import Services
 
 
 class TracingExtension(Extension):
-    """Builds the telemetry of the settings, or takes that of the program."""
+    """Builds telemetry from the settings, or uses the telemetry that the program supplies."""
 
     name = "tracing"
     options = ("telemetry",)

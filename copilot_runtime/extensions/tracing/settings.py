@@ -110,11 +110,11 @@ class TelemetrySettings(Section):
         repr=False,
     )
     compression: Literal["none", "gzip"] = Field(
-        default="none", description="How what is sent over OTLP is compressed."
+        default="none", description="Compression of OTLP requests."
     )
     signals: Words = Field(
         default=("traces", "metrics", "logs"),
-        description="What is exported; logs are events. Langfuse and Phoenix take traces alone.",
+        description="Signals to export; logs are events. Langfuse and Phoenix accept only traces.",
     )
     bridge: bool = Field(
         default=False,
@@ -172,11 +172,11 @@ class TelemetrySettings(Section):
     )
     metrics_endpoint: bool = Field(
         default=True,
-        description="Whether Prometheus may read what is counted: at /metrics, from this machine.",
+        description="Whether Prometheus may read metrics at /metrics, from this machine.",
     )
     metrics_token: Annotated[str, AfterValidator(check_secret)] = Field(
         default="",
-        description="With it, Prometheus reads from any machine: whoever sends it as a bearer.",
+        description="Bearer token with which Prometheus may read metrics from any machine.",
         repr=False,
     )
     receive: Literal["off", "loopback", "token"] = Field(
@@ -189,7 +189,7 @@ class TelemetrySettings(Section):
     )
     operators: Words = Field(
         default=(),
-        description="Users who may read traces. Where nobody signs in: whoever is on this machine.",
+        description="Users who may read traces. Without authentication: any user of this machine.",
     )
 
     _enabled_via: str = PrivateAttr(default="")

@@ -162,7 +162,7 @@ def _read_signals(section: Mapping[str, Any], environ: Mapping[str, str]) -> Ite
 
 
 def _read_mode(environ: Mapping[str, str]) -> Iterator[Override]:
-    """Yield what TRACING_MODE stands for."""
+    """Yield the overrides that TRACING_MODE implies."""
     mode = environ.get(MODE, "").strip().lower()
     if mode in _NO_MODES:
         return

@@ -9,8 +9,8 @@ from copilot_runtime.extensions.access.audit.entry import compute_hash, parse_li
 from copilot_runtime.extensions.access.audit.log import Tail, list_files
 
 NO_KEY = (
-    "There is no audit.key: whoever may write the file could compute all hashes anew, and nothing "
-    "would show it."
+    "There is no audit.key: a writer of the file could recompute all hashes, and the change would "
+    "go undetected."
 )
 """The limitation of a log without a key."""
 

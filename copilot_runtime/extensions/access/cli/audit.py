@@ -132,7 +132,7 @@ def verify(
 
     Each line has a hash that covers the line before. The last line printed is the head: keep it
     elsewhere, and a later call with --head finds that the end was cut off. With the setting
-    audit.key, nobody without the key can write the log anew. The exit status is 1 for a log that
+    audit.key, the log cannot be rewritten without the key. The exit status is 1 for a log that
     was changed.
     """
     from copilot_runtime.extensions.access.audit.verify import NO_KEY

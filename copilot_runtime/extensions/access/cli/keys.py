@@ -60,7 +60,7 @@ def create(
     name: Annotated[str, typer.Argument(help="What the key is for, such as ci.")],
     user: Annotated[
         str | None,
-        typer.Option(help="To whom belongs what is made with it. Default: to the key alone."),
+        typer.Option(help="Owner of data created with the key. Default: the key itself."),
     ] = None,
     tenant: Annotated[str, typer.Option(help="The tenant of that user.")] = "",
     role: Annotated[

@@ -50,7 +50,7 @@ class AccessEndpoint(Transport):
             case []:
                 if not self._is_operator(request):
                     raise Forbidden(
-                        "Who may do what is for operators of this server.",
+                        "Only operators may read the access report of this server.",
                         hint="They have the scope operate, or are named in telemetry.operators.",
                     )
                 await _respond(request, await self._report.describe_server())

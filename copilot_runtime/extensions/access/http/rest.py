@@ -43,7 +43,7 @@ class WhoamiModel(BaseModel):
 class AccessModel(BaseModel):
     """Who may do what on this server."""
 
-    is_open: bool = Field(description="Whether nobody has to sign in.", examples=[False])
+    is_open: bool = Field(description="Whether authentication is not required.", examples=[False])
     ways: list[str] = Field(examples=[["api_keys", "jwt"]])
     scopes: dict[str, str] = Field(examples=[{"threads:read": "list and read their threads"}])
     roles: dict[str, list[str]] = Field(examples=[{"reader": ["data:read", "threads:read"]}])

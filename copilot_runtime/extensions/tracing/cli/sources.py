@@ -1,4 +1,4 @@
-"""Where `copilot-runtime traces` reads: a store of traces, or a server by its URL."""
+"""Sources for `copilot-runtime traces`: a trace store, or a server by its URL."""
 
 import asyncio
 import json

@@ -155,7 +155,7 @@ class TraceFilterQuery(BaseModel):
     until: str = Field("", description="The same, for when they began.")
     has_error: str = Field("", description="true or false: whether a span failed.")
     min_duration: str = Field("", description="Seconds, such as 2.5.")
-    rating: str = Field("", description="up or down: what somebody said about the answer.")
+    rating: str = Field("", description="up or down: the user's rating of the answer.")
     text: str = Field(
         "",
         description="Part of the name of a span, a model, a tool, an error or a kept answer; "

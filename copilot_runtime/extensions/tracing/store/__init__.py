@@ -1,4 +1,4 @@
-"""Where spans are kept: in memory, in SQLite (`sqlite`), or in JSON Lines by day (`jsonlines`)."""
+"""Stores for spans: in memory, in SQLite (`sqlite`), or in JSON Lines by day (`jsonlines`)."""
 
 from copilot_runtime.extensions.tracing.store.memory import MemoryTraceStore
 from copilot_runtime.extensions.tracing.store.query import TraceQuery

@@ -82,7 +82,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         return self._attempt_read(lambda: work(self))
 
     def _attempt_read(self, work: Callable[[], T]) -> T:
-        """Do what reads lines; once more, if another process writes their file anew meanwhile."""
+        """Run a function that reads lines; retry if another process rewrites the file meanwhile."""
         for _ in range(_ATTEMPTS):
             with suppress(IndexOutdated), _explain_errors():
                 return work()

@@ -28,7 +28,7 @@ _MOST_OPEN = 16
 
 
 class Place(NamedTuple):
-    """Where a line begins."""
+    """The start of a line in a file."""
 
     path: Path
     offset: int

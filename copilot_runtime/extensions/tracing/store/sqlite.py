@@ -366,7 +366,7 @@ def _explain_errors() -> Generator[None]:
 
 @contextmanager
 def _transaction(writer: sqlite3.Connection) -> Generator[sqlite3.Connection]:
-    """Write what the block writes, all or nothing; other processes wait meanwhile."""
+    """Run the block in a write transaction; other writers wait until it ends."""
     writer.execute("BEGIN IMMEDIATE")
     try:
         yield writer

@@ -271,7 +271,7 @@ def has_text(span: Record, text: str) -> bool:
 
 
 def _list_strings(values: list[Any]) -> Iterator[str]:
-    """Yield what people read in messages, which may be JSON: not the names of their fields."""
+    """Yield the readable text of messages, which may be JSON, without field names."""
     while values:
         match values.pop():
             case str() as value:

@@ -189,7 +189,7 @@ class TelemetrySettings(Section):
     )
     operators: Words = Field(
         default=(),
-        description="Users who may read traces. Without authentication: any user of this machine.",
+        description="Users who may read traces. Without authentication: programs of this machine.",
     )
 
     _enabled_via: str = PrivateAttr(default="")

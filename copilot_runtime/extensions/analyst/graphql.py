@@ -72,20 +72,22 @@ class AnalystLineage:
     filters: list[str]
     metrics: list[str]
     rows_scanned: int | None
-    checks: list[str] = strawberry.field(description="What may be wrong, a sentence each")
+    checks: list[str] = strawberry.field(description="Possible errors, a sentence each")
     fixes: list[str]
 
 
-@strawberry.type(description="What a tool returned. What fails is in `error`")
+@strawberry.type(description="The result of a tool, with `error` if it failed")
 class AnalystResult:
-    output: JSONObject = strawberry.field(description="What a model reads: 6,000 characters")
+    output: JSONObject = strawberry.field(
+        description="The output for a model, at most 6,000 characters"
+    )
     error: str | None
     table: AnalystTable | None
     chart: AnalystChart | None
     download: AnalystDownload | None
     lineage: AnalystLineage | None
     approval: str | None = strawberry.field(
-        description="What a person is asked first; `approved: true` answers it"
+        description="A question to a person; `approved: true` confirms it"
     )
 
 

@@ -54,18 +54,18 @@ class AnalystSettings(Section):
     )
     folder: str = Field(
         default="custom/config",
-        description="Folder of what an operator writes: schema hints, metrics, SQL examples, "
+        description="Folder of the operator's files: schema hints, metrics, SQL examples, "
         "skills and tests. None of it has to be there.",
     )
     model: str = Field(
         default="", description="Model that answers. Empty: the adapter's. Also LLM_MODEL_NAME."
     )
     framework: Literal["own", "openai-agents", "pydantic-ai"] = Field(
-        default="own", description="What runs the agent: our own loop, or the SDK of another maker."
+        default="own", description="The agent loop: our own, or that of an SDK."
     )
     instructions: str = Field(
         default="",
-        description="What its model is told beside its own instructions.",
+        description="Additional instructions for its model.",
         repr=False,
     )
     memory_enabled: bool = Field(
@@ -77,7 +77,7 @@ class AnalystSettings(Section):
     )
     history_unit: Literal["entries", "turns"] = Field(
         default="entries",
-        description="What history_limit counts: messages, or questions with their answers.",
+        description="Unit of history_limit: messages, or questions with their answers.",
     )
     max_skills: int = Field(default=3, ge=0, description="Most skills for one question.")
     sql_examples: int = Field(
@@ -92,7 +92,7 @@ class AnalystSettings(Section):
     concurrency: Count = Field(default=8, description="Most queries at the same time.")
     row_filters: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
-        description="Which rows of a table somebody may see: SQL by the name of the table, such as "
+        description="Which rows of a table a user may see: SQL by the name of the table, such as "
         "owner = $user; * for every table. A table without the columns is closed. As JSON in the "
         "environment.",
     )

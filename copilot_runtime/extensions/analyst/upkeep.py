@@ -84,7 +84,7 @@ class Upkeep:
             found.append(Problem(name="store", sentence=LOSS))
         for dataset in engine.datasets.values():
             if gap := self._rules.find_gap(dataset):
-                sentence = f"Nobody may ask about {dataset.name!r}. {gap}"
+                sentence = f"No user may query {dataset.name!r}. {gap}"
                 found.append(Problem(name=dataset.name, sentence=sentence))
         return found
 
@@ -94,13 +94,13 @@ class Upkeep:
         for dataset in self._engine.datasets.values():
             if gap := self._rules.find_gap(dataset):
                 logger.error(
-                    "Nobody may ask about %r: %s If all may, write the filter %s: true.",
+                    "No user may query %r: %s To allow all users, set the filter %s: true.",
                     dataset.name,
                     gap,
                     dataset.name,
                 )
         if names := self._rules.list_open():
-            logger.warning("No row filter stands around %s: everybody reads it.", ", ".join(names))
+            logger.warning("No row filter applies to %s: all users may read it.", ", ".join(names))
 
     def retry(self) -> None:
         """Retry failed sources in the background, unless a retry is too recent."""

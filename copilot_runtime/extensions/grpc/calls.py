@@ -169,7 +169,7 @@ async def _refuse_receive() -> ReceivedMessage:
 
 
 async def _refuse_send(message: Any) -> None:
-    raise AssertionError(f"nobody answers a call by {message['type']}")
+    raise AssertionError(f"a policy sent {message['type']!r} for an admitted call")
 
 
 class _Method:
@@ -372,14 +372,14 @@ def _act_for(caller: Caller, user: str, tenant: str) -> Caller:
     if not asking.is_service:
         named = Identity(user=user, tenant=tenant).owner or ""
         raise Forbidden(
-            f"{asking.owner or 'Nobody'!r} may not ask for {named[:_LONGEST_USER]!r}: only a "
+            f"{asking.owner or 'anonymous'!r} may not ask for {named[:_LONGEST_USER]!r}: only a "
             f"service may that signs its calls by service tokens. Leave the metadata {USER} and "
             f"{TENANT} out."
         )
     if not asking.allows(OPERATE):
         raise Forbidden(
-            f"{asking.owner or 'Nobody'!r} may not ask for a user: it needs the scope {OPERATE!r}. "
-            "Services have it by service_tokens.roles: [operator] at this server."
+            f"{asking.owner or 'anonymous'!r} may not ask for a user: it needs the scope "
+            f"{OPERATE!r}. Services have it by service_tokens.roles: [operator] at this server."
         )
     identity = Identity(
         user=user or None,

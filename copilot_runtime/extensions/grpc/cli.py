@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 ProtoArgument = Annotated[
-    list[Path], typer.Argument(metavar="FILE.proto...", help="Files that say what services do.")
+    list[Path], typer.Argument(metavar="FILE.proto...", help="Protobuf definitions.")
 ]
 
 
 def codegen(
     protos: ProtoArgument,
-    out: Annotated[Path, typer.Option("--out", help="Folder for what is made.")] = Path(),
+    out: Annotated[Path, typer.Option("--out", help="Folder of the generated files.")] = Path(),
     include: Annotated[
-        list[Path] | None, typer.Option("--include", "-I", help="Folder of what files import.")
+        list[Path] | None, typer.Option("--include", "-I", help="Folder of imported files.")
     ] = None,
     tools: Annotated[
         bool, typer.Option("--tools", help="Write tools.yml, by which models call the methods.")
@@ -27,7 +27,7 @@ def codegen(
         bool, typer.Option("--force", help="Write anew what you may have changed.")
     ] = False,
 ) -> None:
-    """Make Python of .proto files: messages and stubs, a service to fill in, and tools.
+    """Generate Python from .proto files: messages and stubs, a service to fill in, and tools.
 
     \b
     copilot-runtime codegen shop.proto

@@ -102,8 +102,8 @@ class GrpcServer:
                 self.port = server.add_secure_port(self._options.address, credentials)
         except RuntimeError as error:
             raise ConfigurationFailed(
-                f"Nobody can listen on {self._options.address!r} for gRPC: {error}",
-                hint="Set grpc.address to another one, or stop who has it.",
+                f"Cannot listen on {self._options.address!r} for gRPC: {error}",
+                hint="Set grpc.address to another one, or stop the process that uses it.",
             ) from error
         await server.start()
         self._server = server
@@ -160,7 +160,7 @@ def check_access(options: GrpcSettings, *, has_users: bool) -> None:
         return
     if not (has_users or options.client_ca):
         raise ConfigurationFailed(
-            f"grpc.address is {options.address!r}, and whoever reaches it could call the services.",
+            f"grpc.address is {options.address!r}, and calls would not be authenticated.",
             hint="Set access.authenticate: [service_tokens] and service_tokens.secrets, or "
             "grpc.client_ca for certificates of clients; or listen on 127.0.0.1.",
         )

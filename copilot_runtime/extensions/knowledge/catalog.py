@@ -28,8 +28,8 @@ class CatalogEntry(NamedTuple):
 class CatalogChange(NamedTuple):
     """A line of the catalog: the new entry of a resource, or its deletion.
 
-    With `before`, it counts only if that is the etag that the catalog had: it mends what the
-    catalog says, and is late if somebody has written meanwhile.
+    With `before`, it applies only if the catalog still has that etag: it repairs an outdated
+    entry, and is ignored if the entry was changed meanwhile.
     """
 
     uri: str

@@ -57,7 +57,7 @@ class KnowledgeResource:
     id: str
     type: str
     title: str
-    text: str = strawberry.field(description="What people and models read of it")
+    text: str = strawberry.field(description="Its text for people and models")
     url: str = strawberry.field(description="Where a reader can open it")
     format: str = strawberry.field(description="That of its content: text, jsonld, nquads, turtle")
     content: str
@@ -102,7 +102,7 @@ class OntologyClass:
     iri: str
     name: str
     instances: int
-    properties: list[str] = strawberry.field(description="IRIs of what its things have")
+    properties: list[str] = strawberry.field(description="IRIs of the properties of its instances")
 
 
 @strawberry.type(description="The vocabulary of the graph")
@@ -120,7 +120,7 @@ class KnowledgeOntology:
         return await knowledge.picture(actor=actor)
 
 
-@strawberry.type(description="What belongs to a conversation: a resource, not its content")
+@strawberry.type(description="A resource of a conversation, without its content")
 class MemoryItem:
     id: str
     type: str
@@ -128,12 +128,12 @@ class MemoryItem:
     score: float | None
 
 
-@strawberry.type(description="What a model reads of a memory, within a budget of tokens")
+@strawberry.type(description="The part of a memory for a model, within a budget of tokens")
 class MemoryWindow:
     tools: list[MemoryItem]
     context: list[MemoryItem]
     conversation: list[MemoryItem]
-    trimmed: list[str] = strawberry.field(description="Ids of what is not read to its end")
+    trimmed: list[str] = strawberry.field(description="Ids of truncated resources")
     tokens: int
 
 
@@ -143,7 +143,7 @@ class ConversationMemory:
     items: list[MemoryItem]
     thread_id: strawberry.Private[str]
 
-    @strawberry.field(description="What of it fits into so many tokens")
+    @strawberry.field(description="The part that fits into a budget of tokens")
     async def window(self, info: CopilotInfo, budget: int = 4000) -> MemoryWindow:
         knowledge, actor = _ask(info.context, self.thread_id)
         access = knowledge.access(actor)
@@ -180,7 +180,7 @@ class WindowResource:
     content: str
 
 
-@strawberry.type(description="What belongs to a conversation, the oldest first")
+@strawberry.type(description="The resources of a conversation, oldest first")
 class ContextWindow:
     id: str
     tokens: int
@@ -317,7 +317,7 @@ class KnowledgeQuery:
             ]
         )
 
-    @strawberry.field(description="What belongs to a conversation of the caller")
+    @strawberry.field(description="The resources of a conversation of the caller")
     async def memory(self, info: CopilotInfo, thread_id: str) -> ConversationMemory:
         knowledge, actor = _ask(info.context, thread_id)
         check_conversation(thread_id)

@@ -591,8 +591,8 @@ class Knowledge:
     async def forget_old_files(self, before: float) -> int:
         """Delete uploads older than a time whose threads no longer exist.
 
-        Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
-        whether the thread is still there: its files go with `forget_thread`.
+        Returns their number. If only a digest of the user or the thread is known, the existence of
+        the thread cannot be checked: `forget_thread` deletes its files.
         """
 
         async def exists(upload: "Upload") -> bool:

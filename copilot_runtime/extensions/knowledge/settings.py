@@ -43,7 +43,7 @@ class KnowledgeSettings(Section):
     policy: str = Field(
         default="",
         description="File or folder with rules of who may do what: .yml, .cedar or .rego. Empty: "
-        "everybody may read what belongs to no user.",
+        "all users may read resources without an owner.",
     )
     embedder: str = Field(
         default="hashing",

@@ -319,7 +319,7 @@ async def _call(tool: Action, arguments: Mapping[str, Any]) -> Any:
     run = slot.run if slot is not None else None
     if run is None:
         raise Misuse(
-            f"{tool.name} was called outside of a run, so nobody knows for whom.",
+            f"{tool.name} was called outside of a run, so its user is unknown.",
             hint="Agents of a CopilotRuntime may call it. Elsewhere, call the methods of Knowledge "
             "with an actor: knowledge.search(text, actor=build_actor(user)).",
         )

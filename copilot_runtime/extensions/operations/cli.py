@@ -52,7 +52,7 @@ def backup(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write all that a server keeps into one file: also while it runs.
+    """Write all data of a server into one file, even while it runs.
 
     \b
     copilot-runtime backup monday.tar.gz
@@ -64,14 +64,14 @@ def backup(
     own has others: name it by --program.
 
     Threads, plans, API keys (their hashes), events, the audit log, traces, and all objects of
-    knowledge: what the settings name, and what is in a file or a database. What is only in the
-    memory of a server is in no backup, and neither are copilot.yml and files of your own.
+    knowledge, as far as the settings name a file or a database. Data that is only in the memory of
+    a server is not backed up, and neither are copilot.yml and files of your own.
 
-    Each part is as it was at one moment. The file has its name only once it is whole, and only its
-    owner may read it. A file that is there already is replaced by --force alone. What a backup to
-    the same place has left that was killed (.monday.tar.gz.….part) is removed by the next one.
+    Each part is a consistent snapshot. The file gets its name only when it is complete, and only
+    its owner may read it. An existing file is replaced only with --force. Part files of killed
+    backups to the same path (.monday.tar.gz.….part) are removed by the next backup.
 
-    --key-file signs it: who does not have the key can change nothing in it.
+    --key-file signs the file, so that it cannot be changed without the key.
     """
     from copilot_runtime.extensions.operations.backup.backup import write_backup
     from copilot_runtime.extensions.operations.backup.new_file import remove_stale_parts
@@ -97,15 +97,13 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(help="File that `backup` wrote.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace everything that is there.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace all existing data.")] = False,
     without: WithoutOption = None,
     key_file: KeyOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Put a backup back into the stores of the settings, which may be others than before.
+    """Restore a backup into the stores of the settings, which may differ from the original ones.
 
     \b
     copilot-runtime restore monday.tar.gz
@@ -114,8 +112,8 @@ def restore(
 
     A program with Settings(...) of its own has other stores than copilot.yml: name it by --program.
 
-    So a team moves from a file of SQLite to PostgreSQL, or from a folder to S3, and back. Stop the
-    servers first. Stores that are not empty are refused without --force.
+    Use it to move from SQLite to PostgreSQL, or from a folder to S3, and back. Stop the servers
+    first. Stores that are not empty are refused without --force.
 
     A part for which the settings name no place is refused: leave it out by --without. When some
     parts move elsewhere, those that stay where the backup found them are left as they are. So is an
@@ -210,7 +208,7 @@ def doctor(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Look at everything that a server needs, and say what is wrong and how to mend it.
+    """Check everything that a server needs, and report problems with their fixes.
 
     \b
     copilot-runtime doctor
@@ -219,8 +217,8 @@ def doctor(
     copilot-runtime doctor --services vector,graph
     copilot-runtime doctor --json | jq '.[] | select(.state != "good")'
 
-    Settings, packages, open files, disks, ports, clocks, who may read the files, the versions of
-    all stores, the carrier, the store of limits, the storage of knowledge, the audit log, the
+    Settings, packages, open files, disks, ports, clocks, file permissions, the versions of all
+    stores, the message broker, the store of limits, the storage of knowledge, the audit log, the
     provider of the model, embeddings, MCP servers, and receivers of telemetry. Nothing is changed,
     and no secret is shown. --host, --port and --services are those with which the server starts.
 
@@ -304,7 +302,7 @@ _STATES = {
 
 def migrate(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show pending migrations without applying them.")
     ] = False,
     as_json: JsonOption = False,
     program: ProgramOption = None,

@@ -118,7 +118,7 @@ class TaskEvaluated:
     round: int
     passed: bool
     missing: str = ""
-    """What the output lacks, in a sentence or two."""
+    """The deficiencies of the output, in a sentence or two."""
     type: Literal["task_evaluated"] = "task_evaluated"
 
 

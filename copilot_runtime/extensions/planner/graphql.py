@@ -24,7 +24,7 @@ _MAX_FIELDS = 10
 @strawberry.type(description="A plan in short. Times are seconds since 1970")
 class PlanSummary:
     id: str
-    title: str = strawberry.field(description="What was asked for")
+    title: str = strawberry.field(description="The text of the request")
     status: str
     thread_id: str
     user: str | None
@@ -45,7 +45,7 @@ class PlanProgress:
     total: int
 
 
-@strawberry.type(description="What a plan asks a person, who answers with answerPlan")
+@strawberry.type(description="A question of a plan to a person, who answers with answerPlan")
 class PlanQuestion:
     id: str
     task_id: str
@@ -53,12 +53,12 @@ class PlanQuestion:
         description="approval, interrupted_call, interrupted_task, or interrupt of an assistant"
     )
     text: str
-    answers: list[str] = strawberry.field(description="What answerPlan may be given")
+    answers: list[str] = strawberry.field(description="The answers that answerPlan accepts")
     context: list[JSONObject] = strawberry.field(
         description="What the task is about to use that is to be approved: task_id, name, output"
     )
     interrupt: JSONObject | None = strawberry.field(
-        description="What an assistant asks: reason, value, message, response_schema"
+        description="The question of an assistant: reason, value, message, response_schema"
     )
 
 
@@ -77,7 +77,7 @@ class PlanTask:
     purpose: str
     instructions: str
     applicability: str
-    evaluation: str = strawberry.field(description="What a good outcome looks like")
+    evaluation: str = strawberry.field(description="The criteria of its evaluation")
     depends_on: list[str]
     status: str
     assistant: str
@@ -119,7 +119,7 @@ class PlanWithTasks:
 class PlanQuery:
     @strawberry.field(
         description="Plans in short, the newest first: of a thread, and with a status. Where "
-        "nobody signs in, they are listed by their thread alone"
+        "users are not authenticated, plans are listed by their thread alone"
     )
     async def plans(
         self,

@@ -343,7 +343,7 @@ class PlanRun:
                     state,
                     "interrupted_call",
                     f"The call of {_describe_call(call)} for the task {state.task.name!r} was "
-                    "interrupted: nobody knows whether it was done.",
+                    "interrupted: it is unknown whether it was done.",
                     call.id,
                 )
         elif state.attempts and not state.may_repeat and state.output is None:

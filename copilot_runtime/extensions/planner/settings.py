@@ -41,7 +41,7 @@ class PlannerSettings(Section):
     )
     evaluation: str = Field(
         default="",
-        description="What a good outcome of any plan looks like. Empty: the whole is not checked.",
+        description="Criteria for the outcome of any plan. Empty: the whole is not evaluated.",
     )
     fallback: str = Field(
         default="", description="Agent that does tasks for which none is alike enough."

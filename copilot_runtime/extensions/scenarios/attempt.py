@@ -64,10 +64,10 @@ class Player:
     """Plays scenarios against a target.
 
     Args:
-        target: What is talked to; it is open.
+        target: The target of the conversations, already open.
         is_offline: Whether only scripted models may be requested.
-        is_live: Whether scripts are left aside.
-        judge_model: Who judges, where a scenario names nobody.
+        is_live: Whether scripts are ignored.
+        judge_model: The judge's model, unless a scenario names one.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Player:
         self._choices: dict[str, ModelChoice] = {}
 
     async def aclose(self) -> None:
-        """Let go of the connections to models that were named."""
+        """Close the connections to models that scenarios or options named."""
         for choice in self._choices.values():
             if choice.adapter is not None:
                 await choice.adapter.aclose()
@@ -195,7 +195,7 @@ class Player:
     async def _add_details(
         self, client: Client, scenario: Scenario, turns: Sequence[TurnRecord]
     ) -> None:
-        """Add to the last turn what its trace has, and what resources are about."""
+        """Add the spans of the trace and the subjects of resources to the last turn."""
         record = turns[-1]
         is_remote = not self._target.is_local  # what its models take, only its traces say
         expectations = [scenario.expect, *(turn.expect for turn in scenario.conversation)]
@@ -252,14 +252,14 @@ class Player:
 
 
 class _JudgeAdapter(Adapter):
-    """Requests the model that judges, whatever the scenario is played with."""
+    """Requests the judge's model, regardless of the model of the scenario."""
 
     def __init__(self, models: AttemptModels, usual: Adapter | None) -> None:
         self._models = models
         self._usual = None if isinstance(usual, EmptyAdapter) else usual
 
     def stream(self, request: ChatRequest) -> Events:
-        """Yield the answer of who judges. Raises `Misuse` if that is nobody."""
+        """Yield the answer of the judge's model. Raises `Misuse` if there is none."""
         models = self._models
         if self._usual is None and not models.script and not (models.choice or _NOBODY).adapter:
             raise Misuse(
@@ -274,7 +274,7 @@ _NOBODY = ModelChoice("")
 async def _take_turn(
     client: Client, turn: Turn
 ) -> tuple[list[Reply], ReplyFailed | None, Sequence[Any]]:
-    """Say something, and answer questions; return what came, an error, and answers left over."""
+    """Send a message and answer questions; return replies, an error and unused answers."""
     replies: list[Reply] = []
     left = [*turn.answers]
     try:

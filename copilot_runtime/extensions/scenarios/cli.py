@@ -37,7 +37,7 @@ _OF_TESTS: Mapping[str, str] = {
     "COPILOT_TELEMETRY_CONTENT": "local",
     "COPILOT_TELEMETRY_EXPORT": "false",
 }
-"""Settings of tests: they leave nothing behind, and send nothing to anybody who watches."""
+"""Settings for tests, so that they store nothing and send no telemetry."""
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -45,7 +45,9 @@ FilesArgument = Annotated[
 ]
 TargetOption = Annotated[
     str | None,
-    typer.Option("--target", "-t", metavar="MODULE:NAME", help="What is tested, as for serve."),
+    typer.Option(
+        "--target", "-t", metavar="MODULE:NAME", help="The application to test, as for serve."
+    ),
 ]
 UrlOption = Annotated[
     str | None, typer.Option("--url", help="URL of a running server's runtime, in its place.")
@@ -114,7 +116,7 @@ def test(
     only_list: ListOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Test agents: play the conversations of *.test.yml files, and check what comes of them.
+    """Test agents: play the conversations of *.test.yml files, and check the results.
 
     \b
     copilot-runtime test
@@ -123,10 +125,10 @@ def test(
     copilot-runtime test --model gpt-4o --model anthropic:claude-sonnet-4-5 --repeat 5
     copilot-runtime test --url http://127.0.0.1:8000/graphql
 
-    The application is the one of copilot.yml or of --target, in this process. Whatever it writes is
-    in memory, and its stores stay as they are. The exit status is 1 if a scenario did not pass, 2
-    if a file or an option cannot be used, and 130 after Ctrl-C; what was played until then is
-    reported.
+    The application is the one of copilot.yml or of --target, in this process. Its writes
+    stay in memory, and its stores are not changed. The exit status is 1 if a scenario did not pass,
+    2 if a file or an option cannot be used, and 130 after Ctrl-C, which still reports the results
+    so far.
     """
     from copilot_runtime.extensions.scenarios.files import load_scenarios
     from copilot_runtime.extensions.scenarios.runner import RunOptions
@@ -227,7 +229,7 @@ def _open_target(
     signs_in: bool,
     timeout: float,
 ) -> "Target":
-    """Return what is tested. Raises `CopilotError` for what cannot be."""
+    """Return the target of the tests. Raises `CopilotError` if it cannot be used."""
     from copilot_runtime.cli.serve import build_runtime, find_runtime
     from copilot_runtime.cli.target import find_target
     from copilot_runtime.config.loader import adapter_name
@@ -288,7 +290,7 @@ def _check_options(**values: Any) -> None:
 def _select(
     places: "Sequence[Place]", names: Sequence[str], tags: Sequence[str]
 ) -> "Sequence[Place]":
-    """Return the scenarios that filters leave. Raises `ConfigurationFailed` if that is none."""
+    """Return the scenarios that match. Raises `ConfigurationFailed` if there are none."""
     found = [
         place
         for place in places
@@ -325,7 +327,7 @@ def _show_list(places: "Sequence[Place]") -> None:
 
 
 def _check_folder(file: Path | None) -> None:
-    """Raise `ConfigurationFailed` before anything is played, where a report cannot be written."""
+    """Raise `ConfigurationFailed` if a report cannot be written, before any scenario is played."""
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
         raise ConfigurationFailed(f"There can be no report '{file}': it is no file in a folder.")
 
@@ -352,7 +354,7 @@ def _write_reports(
 
 
 def _show_report(report: "Report") -> None:
-    """Print a table, and below it what did not pass."""
+    """Print a table, followed by the failures."""
     from copilot_runtime.cli.output import show_table
     from copilot_runtime.extensions.scenarios.report import (
         describe_attempt,
@@ -374,7 +376,7 @@ def _show_report(report: "Report") -> None:
 
 @contextmanager
 def _show_progress() -> "Generator[Callable[[Progress], None] | None]":
-    """Lend what draws a bar on a terminal, and wipe it off in the end."""
+    """Yield a function that draws a progress bar, or None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -397,7 +399,7 @@ def _show_progress() -> "Generator[Callable[[Progress], None] | None]":
 
 @contextmanager
 def _test_settings() -> Generator[None]:
-    """Let the settings of tests be in the environment, where programs read them as well."""
+    """Set the settings for tests in the environment, and restore it after the block."""
     names = [*_OF_TESTS, "COPILOT_CONFIG"]
     former = {name: os.environ.get(name) for name in names}
     os.environ.update(_OF_TESTS)
@@ -413,7 +415,7 @@ def _test_settings() -> Generator[None]:
 
 @contextmanager
 def _explain_unusable() -> Generator[None]:
-    """End with a status of its own where no scenario could be played."""
+    """Exit with a separate status if no scenario could be played."""
     try:
         yield
     except typer.Exit:

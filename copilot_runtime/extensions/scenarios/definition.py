@@ -31,7 +31,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Return what YAML has read as JSON. Raises `ValueError` for what has no such form."""
+    """Convert a value parsed from YAML to JSON. Raises `ValueError` if that is impossible."""
     match value:
         case dict():
             entries = cast("dict[Any, Any]", value)
@@ -49,12 +49,12 @@ def _as_json(value: Any) -> Any:
 
 
 def _as_key(key: Any) -> str:
-    """Return the name of a field: YAML reads some as something else."""
+    """Return a key as a string: YAML reads some keys as another type."""
     return key if isinstance(key, str) else format_value(_as_json(key))
 
 
 def _expand(name: str) -> BeforeValidator:
-    """Let a text or a list stand for a value whose field `name` it is."""
+    """Accept a string or a list as shorthand for an object with only the field `name`."""
 
     def expand(value: Any) -> Any:
         return value if isinstance(value, dict | BaseModel) else {name: value}
@@ -94,13 +94,13 @@ Json = Mapping[str, Any]
 
 
 class Part(BaseModel):
-    """A value in a file. A field that it does not have is a mistake."""
+    """The base class of objects in a file. Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TextCheck(Part):
-    """What a text must be. A text alone means `contains`."""
+    """The expectations of a text. A plain string means `contains`."""
 
     equals: str | None = None
     contains: Texts = ()
@@ -109,7 +109,7 @@ class TextCheck(Part):
     not_matches: Patterns = ()
 
     def find_violation(self, text: str) -> str | None:
-        """Return what is expected of a text that it is not; None if it is all that."""
+        """Return the first expectation that a text violates, or None if it meets all."""
         if self.equals is not None and text != self.equals:
             return f"equals {self.equals!r}"
         for part in self.contains:
@@ -137,18 +137,18 @@ TextExpectation = Annotated[TextCheck, _expand("contains")]
 
 
 class CallCheck(Part):
-    """A call that must be among those of tools. A name alone will do."""
+    """An expected tool call. A plain string means `name`."""
 
     name: Text
     arguments: Json = Field(default_factory=dict)
-    """Those that it must have; it may have others."""
+    """The expected arguments; others are allowed."""
     matches: Mapping[str, Pattern] = Field(default_factory=dict)
     """Regular expressions of arguments as text, by their names; dots lead into objects."""
     where: Query | None = None
-    """A JMESPath over `{name, arguments, result}` that must find something."""
+    """A JMESPath query over `{name, arguments, result}` that must match."""
     result: TextExpectation | None = None
     count: Count | None = None
-    """How many such calls there must be; without it, one or more."""
+    """The exact number of such calls; if unset, at least one."""
     at_least: Count | None = None
     at_most: Count | None = None
 
@@ -164,7 +164,7 @@ class ResourceCheck(Part):
 
     resources: Annotated[Texts, Field(min_length=1)]
     at_least: Count | None = None
-    """How many of them are enough; without it, all."""
+    """The minimum number of them; if unset, all."""
 
     @model_validator(mode="after")
     def _check_least(self) -> "ResourceCheck":
@@ -176,11 +176,11 @@ class ResourceCheck(Part):
 
 
 class TraceCheck(Part):
-    """A JMESPath over the list of the spans, by their start. A text alone will do."""
+    """A JMESPath query over the spans, ordered by start. A plain string means `query`."""
 
     query: Query
     equals: Any = None
-    """What it must give. Without it: anything but null, false, 0, and what is empty."""
+    """The expected result. If unset, any result except null, false, 0 and empty values passes."""
 
 
 class TaskCheck(Part):
@@ -190,46 +190,46 @@ class TaskCheck(Part):
     status: Text | None = None
     assistant: Text | None = None
     passed: bool | None = None
-    """Whether its last evaluation was good."""
+    """Whether its last evaluation passed."""
 
 
 class PlanCheck(Part):
-    """What became of the plan. A text alone means `status`."""
+    """The expectations of the plan. A plain string means `status`."""
 
     status: Text | None = None
     tasks: tuple[Annotated[TaskCheck, _expand("name")], ...] = ()
     where: Query | None = None
-    """A JMESPath over the plan that must find something."""
+    """A JMESPath query over the plan that must match."""
 
 
 class Limits(Part):
-    """How much a conversation may take."""
+    """Limits on the usage of a conversation."""
 
     requests: Count | None = None
-    """To models."""
+    """Model requests."""
     calls: Count | None = None
     tokens: Count | None = None
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     dollars: Annotated[float, Field(ge=0)] | None = None
     seconds: Seconds | None = None
-    """Of waiting for models."""
+    """Seconds of waiting for models."""
 
 
 class FailureCheck(Part):
-    """The error by which a turn must end. A text alone means `message`."""
+    """The error with which a turn must end. A plain string means `message`."""
 
     code: Text | None = None
     message: TextExpectation = TextCheck()
 
 
 class JudgeCheck(Part):
-    """What a model judges. A text or a list alone are the criteria."""
+    """The criteria of an LLM judge. A plain string or list means `criteria`."""
 
     criteria: Annotated[Texts, Field(min_length=1)]
     model: Text | None = None
     votes: Annotated[int, Field(ge=1, le=99)] = 1
-    """How many times it is asked: the majority counts."""
+    """The number of votes, of which the majority decides."""
     script: tuple[Any, ...] = ()
     """The verdicts of a scripted judge, one for each vote."""
 
@@ -242,7 +242,7 @@ class JudgeCheck(Part):
 
 
 class Expectation(Part):
-    """What is expected of a turn, or of a whole conversation."""
+    """The expectations of a turn, or of a whole conversation."""
 
     calls: tuple[Annotated[CallCheck, _expand("name")], ...] | None = None
     """Calls that must have been made; an empty list means that no tool may be called."""
@@ -255,11 +255,11 @@ class Expectation(Part):
     recalls: Annotated[ResourceCheck, _expand("resources")] | None = None
     text: TextExpectation | None = None
     answered_by: Text | None = None
-    """The assistant who answers in the end."""
+    """The assistant that gives the final answer."""
     asks: tuple[TextExpectation, ...] | None = None
     """Questions to the person; an empty list means that nothing may be asked."""
     state: Json | None = None
-    """Fields that the state must have; it may have others."""
+    """Expected fields of the state; others are allowed."""
     trace: Annotated[
         tuple[Annotated[TraceCheck, _expand("query")], ...], BeforeValidator(_as_list)
     ] = ()
@@ -280,30 +280,30 @@ class ScriptedCall(Part):
 
     name: Text
     arguments: Any = Field(default_factory=dict[str, Any])
-    """A text is sent as it is, also if it is no JSON."""
+    """A string is sent unchanged, even if it is not valid JSON."""
 
 
 class TokenCount(Part):
-    """What an answer of a scripted model is said to have used."""
+    """The token usage that a scripted answer reports."""
 
     input: Count = 0
     output: Count = 0
 
 
 class RequestCheck(Part):
-    """Which requests an answer is for."""
+    """The condition under which a scripted answer matches a request."""
 
     agent: Text | None = None
     last: TextExpectation | None = None
-    """What the last message says: a question, or the result of a tool."""
+    """The text of the last message: a question, or the result of a tool."""
     system: TextExpectation | None = None
-    """What the model is told."""
+    """The system message of the request."""
     tool: Text | None = None
-    """A tool that it may call."""
+    """A tool that the request must offer."""
 
 
 def _expand_answer(value: Any) -> Any:
-    """Let a text stand for an answer, and `call` with `arguments` for its only call."""
+    """Accept a string as the text, and `call` with `arguments` as the only call."""
     if isinstance(value, str):
         return {"text": value}
     if not isinstance(value, dict):
@@ -318,16 +318,16 @@ def _expand_answer(value: Any) -> Any:
 
 
 class ScriptedAnswer(Part):
-    """What a scripted model answers to one request."""
+    """The answer of a scripted model to one request."""
 
     text: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     error: Text | None = None
-    """The model fails so, after the text."""
+    """The error message with which the model fails after the text."""
     when: RequestCheck | None = None
-    """Without it, answers are given one after the other."""
+    """If unset, the answer matches any request. Answers are used in the order of the script."""
     repeats: bool = False
-    """Whether it is given to every such request, or to none."""
+    """Whether it may answer any number of matching requests, including none."""
     usage: TokenCount | None = None
 
     @model_validator(mode="after")
@@ -341,48 +341,48 @@ Script = tuple[Annotated[ScriptedAnswer, BeforeValidator(_expand_answer)], ...]
 
 
 class ToolStub(Part):
-    """A tool that returns what the file says: one of the page, or in place of one of the server."""
+    """A stub of a tool: one of the page, or a replacement of one of the server."""
 
     name: Text
     description: str = ""
     parameters: Json = Field(default_factory=lambda: {"type": "object", "properties": {}})
     result: Any = None
-    """What each call returns."""
+    """The result of each call."""
     results: tuple[Any, ...] = ()
-    """What one call after the other returns; the last one is for all that follow."""
+    """The results of successive calls; the last one repeats."""
     error: Text | None = None
-    """What each call fails with."""
+    """The error message with which each call fails."""
 
 
 class ContextEntry(Part):
-    """What the page shows to the model."""
+    """An entry of the context that the page shares with the model."""
 
     description: Text
     value: Any
 
 
 class Turn(Part):
-    """What a person says, and what is expected then."""
+    """A message of the user, with the expectations of the response."""
 
     say: Text
     answers: tuple[Any, ...] = ()
-    """What the person answers to questions, in their order."""
+    """The user's answers to questions, in order."""
     script: Script = ()
     expect: Expectation = Expectation()
 
 
 class Options(Part):
-    """What may be said of one scenario, or of all of a file."""
+    """The options of one scenario, or of all scenarios of a file."""
 
     agent: Text | None = None
     user: Text | None = None
-    """Who is signed in."""
+    """The id of the authenticated user."""
     headers: Mapping[str, str] = Field(default_factory=dict)
     properties: Json = Field(default_factory=dict)
     context: tuple[ContextEntry, ...] = ()
     state: Any = None
     tools: tuple[ToolStub, ...] = ()
-    """Those of the page."""
+    """The tools of the page."""
     stubs: tuple[ToolStub, ...] = ()
     """Tools in place of those of the server that have their names."""
     tags: Texts = ()
@@ -390,18 +390,18 @@ class Options(Part):
     """Models with each of which it is played; by default, the agent's own."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 1
     pass_rate: Rate = 1.0
-    """The part of the repetitions that must pass."""
+    """The fraction of the repetitions that must pass."""
     timeout: Seconds = 120.0
     judge_model: Text | None = None
 
 
 class Scenario(Options):
-    """A conversation, and what is expected of it."""
+    """A conversation with its expectations."""
 
     name: Text
     description: str = ""
     skip: Text | None = None
-    """Why it is not played at the moment."""
+    """The reason to skip the scenario."""
     say: Text | None = None
     """The only turn, in short."""
     answers: tuple[Any, ...] = ()
@@ -433,7 +433,7 @@ class ScenarioFile(Part):
     """A file of scenarios. Its values are those of JSON: a day is text, for models write it so."""
 
     defaults: Options = Options()
-    """For all scenarios of the file that do not say otherwise."""
+    """Defaults for all scenarios of the file."""
     scenarios: tuple[Scenario, ...]
 
     @model_validator(mode="before")
@@ -452,7 +452,7 @@ class ScenarioFile(Part):
         return scenarios
 
     def list_scenarios(self) -> Sequence[Scenario]:
-        """Return the scenarios, each with what the file says of all."""
+        """Return the scenarios, each with the defaults of the file."""
         common = {name: getattr(self.defaults, name) for name in self.defaults.model_fields_set}
         return [
             scenario.model_copy(

@@ -33,10 +33,10 @@ from copilot_runtime.testing.protocols import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An expectation that does not hold."""
+    """A failed expectation."""
 
     name: str
-    """The field that says what is expected, such as `calls`."""
+    """The field of the expectation, such as `calls`."""
     expected: str
     actual: str
     turn: int | None = None
@@ -44,7 +44,7 @@ class Failure:
 
 
 def find_failures(expect: Expectation, record: TurnRecord) -> Iterator[Failure]:
-    """Yield each expectation that does not hold, but for those of a judge."""
+    """Yield the failed expectations, except those of a judge."""
     if expect.fails is not None:
         yield from _check_failure(expect.fails, record)
     yield from _check_calls(expect, record.calls)
@@ -134,7 +134,7 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _describe_count(check: CallCheck, count: int) -> str | None:
-    """Return how many calls there must be; None if there are so many."""
+    """Return the expected number of calls as text, or None if the count matches."""
     if check.count is not None:
         return None if count == check.count else f"{check.count} calls"
     if check.at_most is not None and count > check.at_most:

@@ -11,7 +11,7 @@ from copilot_runtime.config.yaml_model import list_lines, parse_yaml_model
 from copilot_runtime.extensions.scenarios.definition import Scenario, ScenarioFile
 
 ENDINGS = (".test.yml", ".test.yaml")
-"""How files of scenarios in a folder end. One that is named itself may end as it likes."""
+"""Suffixes of scenario files in a folder. Files that are named explicitly may have any."""
 
 _ELSEWHERE = {"node_modules", "__pycache__"}
 _LARGEST = 4_000_000
@@ -19,7 +19,7 @@ _LARGEST = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A scenario, and where it stands."""
+    """A scenario and its location."""
 
     path: str
     line: int
@@ -32,7 +32,7 @@ class Place:
 def load_scenarios(paths: Sequence[Path]) -> list[Place]:
     """Return all scenarios of files and folders, in the order of their names.
 
-    Raises `ConfigurationFailed` with the mistakes of all files, and where there is no scenario.
+    Raises `ConfigurationFailed` with the errors of all files, or if there is no scenario.
     """
     files = list(dict.fromkeys(file for path in paths for file in _list_files(path)))
     found: list[Place] = []

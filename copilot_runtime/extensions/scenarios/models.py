@@ -28,12 +28,12 @@ from copilot_runtime.extensions.scenarios.definition import (
 from copilot_runtime.extensions.scenarios.values import shorten
 
 MODEL = "scripted"
-"""The name of a scripted model, where none is said."""
+"""The default name of a scripted model."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer, and how often it was played."""
+    """A scripted answer, and how often it was played."""
 
     content: ScriptedAnswer
     count: int = 0
@@ -54,10 +54,10 @@ class ScriptPlayer:
         self._answers: list[_Answer] = []
         self._number = 0
         self.complaint = ""
-        """Why a request could not be answered."""
+        """The reason why a request could not be answered."""
 
     def extend(self, answers: Sequence[ScriptedAnswer]) -> None:
-        """Add answers, behind those that are there."""
+        """Append answers to the script."""
         self._answers += map(_Answer, answers)
 
     def play(self, request: ChatRequest) -> Iterator[Event]:
@@ -76,7 +76,7 @@ class ScriptPlayer:
         return self._play(answer.content, request, self._number)
 
     def list_leftovers(self) -> Sequence[str]:
-        """Return what answers say that no request has asked for."""
+        """Return descriptions of the scripted answers that were never used."""
         return [
             _describe(it.content) for it in self._answers if not it.count and not it.content.repeats
         ]
@@ -98,7 +98,7 @@ class ScriptPlayer:
 
 
 def _split(text: str) -> Sequence[str]:
-    """Return a text in the pieces in which a model would stream it."""
+    """Split a text into chunks, as a model would stream it."""
     return re.findall(r"\s*\S+\s*", text) or [text]
 
 
@@ -144,7 +144,7 @@ def _describe(answer: ScriptedAnswer) -> str:
 
 
 _CURRENT: "ContextVar[AttemptModels]" = ContextVar("_CURRENT")
-"""The attempt in whose tasks a model is requested."""
+"""The attempt to which model requests of the current task belong."""
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Spending:
     output_tokens: int = 0
     dollars: float = 0.0
     unpriced: int = 0
-    """Requests of which no price is known."""
+    """Number of requests without a known price."""
     seconds: float = 0.0
 
     def __add__(self, other: "Spending") -> "Spending":
@@ -175,11 +175,11 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model that takes the place of an agent's own."""
+    """A model that replaces an agent's own."""
 
     name: str
     adapter: Adapter | None = None
-    """Who requests it; None: the agent's own provider."""
+    """The adapter for its requests; None: the agent's own provider."""
 
     def stream(self, request: ChatRequest, usual: Adapter) -> Events:
         """Send a request to this model."""
@@ -220,7 +220,7 @@ class AttemptModels:
 
     @contextmanager
     def enter(self) -> Generator[None]:
-        """Let requests of this task, and of those that it begins, be of this attempt."""
+        """Assign requests of this task and of tasks that it starts to this attempt."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -228,7 +228,7 @@ class AttemptModels:
             _CURRENT.reset(token)
 
     async def stream(self, request: ChatRequest, usual: Adapter) -> Events:
-        """Yield the answer of the model that is meant, and count what it takes."""
+        """Yield the answer of the selected model, and count its usage."""
         spending, is_priced = self.spending, False
         spending.requests += 1
         async with aclosing(self._choose(request, usual)) as events:
@@ -256,8 +256,8 @@ class ModelRouter:
 
     Args:
         adapters: Those of the application.
-        find_thread: Returns the thread of what the current task does, if it is known.
-        is_offline: Whether no model may be requested but scripted ones.
+        find_thread: Returns the id of the current task's thread, or an empty string.
+        is_offline: Whether only scripted models may be requested.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class ModelRouter:
 
     @contextmanager
     def attach(self, thread_id: str, models: AttemptModels) -> Generator[None]:
-        """Let requests for a thread be of an attempt, also those of tasks that began elsewhere."""
+        """Assign all requests for a thread to an attempt, regardless of their task."""
         self._attempts[thread_id] = models
         try:
             with models.enter():
@@ -289,7 +289,7 @@ class ModelRouter:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Let all requests go through here."""
+        """Intercept all requests."""
         former = [dict(vars(adapter)) for adapter in self._adapters]
         for adapter in self._adapters:
             self._stand_before(adapter)
@@ -303,7 +303,7 @@ class ModelRouter:
                         setattr(adapter, name, fields[name])
 
     def _stand_before(self, adapter: Adapter) -> None:
-        """Replace the methods of one object: agents that have it in their hands use these."""
+        """Replace the methods of one adapter object, which agents already reference."""
         usual = cast("Adapter", _Methods(adapter))
         is_offline = self._is_offline
 

@@ -23,7 +23,7 @@ from copilot_runtime.testing.protocols import ReplyFailed, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """The error by which a turn ended."""
+    """The error with which a turn ended."""
 
     code: str
     message: str
@@ -62,7 +62,7 @@ class TurnRecord:
     answered_by: str = DEFAULT_AGENT
     state: Any = None
     plan: Any = None
-    """The last picture of a plan."""
+    """The last snapshot of a plan."""
     failure: RunFailure | None = None
     spending: Spending = field(default_factory=Spending)
     spans: Sequence[Record] = ()
@@ -136,7 +136,7 @@ def _read_sources(events: Sequence[Event]) -> Iterator[FoundResource]:
 
 
 def _read_results(calls: Sequence[ToolCall]) -> Iterator[FoundResource]:
-    """Yield what tools of knowledge return."""
+    """Yield the results of knowledge tools."""
     for call in calls:
         yield from _read_resources(parse_object(call.result or "").get("results"))
 
@@ -149,7 +149,7 @@ def _read_resources(items: Any) -> Iterator[FoundResource]:
 
 
 def _merge(resources: Iterable[FoundResource]) -> Sequence[FoundResource]:
-    """Return resources, each once."""
+    """Return resources without duplicates."""
     found: dict[str, FoundResource] = {}
     for resource in resources:
         found.setdefault(resource.id, resource)
@@ -157,7 +157,7 @@ def _merge(resources: Iterable[FoundResource]) -> Sequence[FoundResource]:
 
 
 def add_spans(record: TurnRecord, spans: Sequence[Record]) -> None:
-    """Add what only the trace has: spans, and what searches found for sub-agents."""
+    """Add data that only the trace has: spans, and documents that sub-agents found."""
     documents = [
         span.get("content", {}).get(name)
         for span in spans
@@ -186,7 +186,7 @@ _INFERENCES = frozenset(semconv.INFERENCES)
 
 
 def _find_assistant(messages: Sequence[Message], before: str) -> str:
-    """Return who answers after these messages."""
+    """Return the agent that answers after these messages."""
     for message in reversed(messages):
         if isinstance(message, ResultMessage) and message.name == RUN_HANDOFF:
             switch = read_switch(message)

@@ -17,10 +17,10 @@ from copilot_runtime.extensions.scenarios.record import FoundResource, TurnRecor
 from copilot_runtime.extensions.scenarios.values import format_value, shorten
 
 FORMAT = 1
-"""The version of the form of a report."""
+"""The version of the report format."""
 _ROUNDING = 1e-9
 _LONGEST_RESULT = 20_000
-"""Characters of the result of a tool."""
+"""Maximum characters of a tool's result."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the file says that it is not played."""
+        """Whether the file skips the scenario."""
         return self.place.scenario.skip is not None
 
     @property
@@ -43,7 +43,7 @@ class Result:
 
     @property
     def outcome(self) -> Outcome:
-        """What came of it: passed, if enough attempts did; an error, if none could be played."""
+        """The outcome: passed if enough attempts passed, or error if no attempt could be played."""
         if self.is_skipped or not self.attempts:
             return "skipped"
         scenario = self.place.scenario
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def spending(self) -> Spending:
-        """What requests to models took, without those of judges."""
+        """The usage of all model requests, except those of judges."""
         total = Spending()
         for attempt in self.attempts:
             for turn in attempt.turns:
@@ -72,7 +72,7 @@ class Report:
     results: Sequence[Result]
     is_interrupted: bool = False
     seconds: float = 0.0
-    """How long it took, of which several were played at a time."""
+    """The duration of all scenarios, several of which run concurrently."""
 
     @property
     def is_passed(self) -> bool:
@@ -80,7 +80,7 @@ class Report:
         return not self.is_interrupted and not (self.count("failed") or self.count("error"))
 
     def count(self, outcome: Outcome) -> int:
-        """Return how many scenarios came out so."""
+        """Return the number of scenarios with an outcome."""
         return sum(result.outcome == outcome for result in self.results)
 
 
@@ -92,7 +92,7 @@ def encode_report(report: Report) -> str:
 
 
 def encode_junit(report: Report) -> str:
-    """Return a report as JUnit's XML, as CI systems read it."""
+    """Return a report as JUnit XML for CI systems."""
     suites = ElementTree.Element("testsuites", name="copilot-runtime test")
     for path in dict.fromkeys(result.place.path for result in report.results):
         results = [result for result in report.results if result.place.path == path]
@@ -112,7 +112,7 @@ def encode_junit(report: Report) -> str:
 
 
 def encode_markdown(report: Report) -> str:
-    """Return a report as Markdown: a table, and below it what did not pass."""
+    """Return a report as Markdown: a table, followed by the failures."""
     head = ["Scenario", "Model", "Outcome", "Passed", "Requests", "Tokens", "Cost"]
     lines = [f"# {describe_totals(report)}", "", _join(head), _join(["---"] * len(head))]
     lines += [_join(row) for row in list_rows(report)]
@@ -157,7 +157,7 @@ def describe_totals(report: Report) -> str:
 
 
 def title(result: Result, attempt: Attempt) -> str:
-    """Return what an attempt is called: its scenario, with model and number if there are more."""
+    """Return the title of an attempt: scenario, with model and number if there are several."""
     scenario = result.place.scenario
     parts = [shorten(scenario.name), *([result.model] if result.model else [])]
     if scenario.repeat > 1:
@@ -166,7 +166,7 @@ def title(result: Result, attempt: Attempt) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> Iterator[str]:
-    """Yield lines on an attempt that did not pass: what was expected, what came, what was said."""
+    """Yield lines about a failed attempt: failures, observed values and messages."""
     if attempt.error:
         yield f"error: {_hide_ids(attempt.error, attempt)}"
     for failure in attempt.failures:
@@ -283,7 +283,7 @@ def _build_turn(turn: TurnRecord, attempt: Attempt) -> dict[str, Any]:
 
 
 def _cut(result: str | None) -> str | None:
-    """Return a result as far as somebody may want to read it."""
+    """Return a result, truncated to `_LONGEST_RESULT` characters."""
     if result is None or len(result) <= _LONGEST_RESULT:
         return result
     return f"{result[:_LONGEST_RESULT]}…"
@@ -328,7 +328,7 @@ def _add_case(suite: ElementTree.Element, result: Result) -> None:
 
 
 def _summarize(result: Result) -> str:
-    """Return in a line why a scenario did not pass: what first was not as expected."""
+    """Return one line about the first failure of a scenario that did not pass."""
     count = result.place.scenario.repeat
     passed = f" ({result.pass_count} of {count} passed)" if count > 1 else ""
     attempt = next(attempt for attempt in result.attempts if attempt.outcome == result.outcome)
@@ -378,5 +378,5 @@ def encode_suites(suites: ElementTree.Element) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text without the characters that no XML may have."""
+    """Return a text without characters that are invalid in XML."""
     return "".join(it for it in text if it in "\n\t" or (it >= " " and it not in "\ufffe\uffff"))

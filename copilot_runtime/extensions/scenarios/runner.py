@@ -27,12 +27,12 @@ class RunOptions:
     pass_rate: float | None = None
     timeout: float | None = None
     parallel: int = 4
-    """Most scenarios that are played at a time."""
+    """Maximum number of concurrent scenarios."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the scenarios are."""
+    """The progress of the scenarios."""
 
     done: int
     total: int
@@ -88,7 +88,7 @@ async def run_scenarios(
 
 
 def _merge(place: Place, options: RunOptions) -> Place:
-    """Return a scenario with what the options say of all."""
+    """Return a scenario with the overrides of the options."""
     values = {
         "repeat": options.repeat,
         "pass_rate": options.pass_rate,
@@ -102,7 +102,7 @@ _EVENTS = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "sock
 
 
 class _Network:
-    """Whether connections are refused. A hook of the interpreter can never be taken away."""
+    """Whether connections are refused. An audit hook cannot be removed."""
 
     is_refused = False
     is_watched = False

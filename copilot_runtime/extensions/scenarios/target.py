@@ -40,11 +40,11 @@ from copilot_runtime.telemetry.telemetry import Phase, Telemetry
 from copilot_runtime.testing.client import Client
 
 _USER: "ContextVar[str]" = ContextVar("_USER")
-"""Who is signed in, in the tasks of a scenario."""
+"""The authenticated user in the tasks of a scenario."""
 _TIMEOUT = 5.0
-"""Seconds that spans may take to end after an answer, and a stop may take."""
+"""Maximum seconds to wait for the end of spans after an answer, and for a stop."""
 _MOST_READS = 20
-"""How often a server is asked for a trace until it is whole."""
+"""Maximum requests to a server for a trace until it is complete."""
 _READ_SECONDS = 0.1
 
 
@@ -62,7 +62,7 @@ class LocalTarget:
     """
 
     is_local = True
-    """Whether it is in this process, so that scripts are of use."""
+    """Whether it runs in this process, so that scripts can replace its models."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class LocalTarget:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Start the application, and end it."""
+        """Start the application, and stop it at the end of the block."""
         runtime = self._runtime
         if runtime is not None:
             runtime.runtime.sources[:] = [self._tools]  # in place: others have this list, too
@@ -114,12 +114,12 @@ class LocalTarget:
     def attach(
         self, thread_id: str, models: AttemptModels, stubs: Sequence[ToolStub]
     ) -> Generator[None]:
-        """Let the models of a conversation be those of an attempt, and tools be its stubs."""
+        """Use the models of an attempt for a conversation, and stubs for its tools."""
         with self._models.attach(thread_id, models), self._tools.attach(thread_id, stubs):
             yield
 
     def connect(self, scenario: Scenario, thread_id: str) -> Client:
-        """Return a conversation. Raises `CopilotError` for an agent that is not there."""
+        """Return a conversation. Raises `CopilotError` if the agent does not exist."""
         assert self._client is not None, "the target is open"
         runtime = self._runtime
         if scenario.user is not None:
@@ -136,7 +136,7 @@ class LocalTarget:
         return _connect(self._client, scenario, thread_id)
 
     def check_models(self) -> None:
-        """Raise `Misuse` where the runtime is not known."""
+        """Raise `Misuse` if the runtime is unknown."""
         if self._runtime is None:
             raise Misuse(
                 "No runtime is known in the application, so that its model cannot be replaced.",
@@ -144,7 +144,7 @@ class LocalTarget:
             )
 
     async def read_spans(self, client: Client) -> Sequence[Record]:
-        """Return the spans of a conversation. Raises `Misuse` where none are kept."""
+        """Return the spans of a conversation. Raises `Misuse` if traces are not stored."""
         store = getattr(self._runtime and self._runtime.telemetry, "store", None)
         if not isinstance(store, TraceStore):
             raise Misuse(
@@ -155,7 +155,7 @@ class LocalTarget:
         return await store.query_spans("", TraceFilter(thread_id=client.thread_id))
 
     async def find_subjects(self, id: str) -> Sequence[str]:
-        """Return the IRIs of what a resource is about, as far as that is known."""
+        """Return the IRIs of a resource's subjects; empty if they are unknown."""
         knowledge = None if self._runtime is None else self._runtime.find(Knowledge)
         if knowledge is not None:
             with suppress(CopilotError):
@@ -165,7 +165,7 @@ class LocalTarget:
 
 
 class UrlTarget:
-    """A server that runs."""
+    """A running server at a URL."""
 
     is_local = False
 
@@ -185,12 +185,12 @@ class UrlTarget:
 
     @property
     def adapter(self) -> Adapter | None:
-        """The model of this side: nobody can ask that of the server to judge."""
+        """The model of the local settings for judging: the server's own is not accessible."""
         return self._make_adapter() if self._make_adapter else None
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Hold the connections."""
+        """Keep the connections open for the length of the block."""
         async with Client(self._url, headers=self._headers, timeout=self._timeout) as client:
             self._client = client
             yield
@@ -220,7 +220,7 @@ class UrlTarget:
         return _connect(self._client, scenario, thread_id)
 
     async def read_spans(self, client: Client) -> Sequence[Record]:
-        """Return the spans of a conversation. Raises `Misuse` where the server lends none."""
+        """Return the spans of a conversation. Raises `Misuse` if the server provides none."""
         spans: Sequence[Record] = ()
         for _ in range(_MOST_READS):
             spans = await self._read_spans(client)
@@ -240,23 +240,23 @@ class UrlTarget:
         return [span for trace in answer.json()["traces"] for span in trace["spans"]]
 
     async def find_subjects(self, id: str) -> Sequence[str]:
-        """Return nothing: the server does not say it."""
+        """Return nothing, because servers do not expose the subjects of resources."""
         del id
         return ()
 
 
 Target = LocalTarget | UrlTarget
-"""Lends clients that talk to it, and has the traces of what they did."""
+"""Provides clients for conversations, and the traces of these."""
 
 
 def _is_whole(spans: Sequence[Record]) -> bool:
-    """Return whether no span is below one that is not there yet."""
+    """Return whether the parents of all spans are present."""
     ids = {"", *(span["span_id"] for span in spans)}
     return all((span["parent_span_id"] or "") in ids for span in spans)
 
 
 async def stop_run(client: Client) -> None:
-    """Stop what still runs in a conversation: it does not end because its reader has gone."""
+    """Stop the runs of a conversation, which do not end with a disconnect."""
     agent = quote(client.agent or DEFAULT_AGENT, safe="")
     path = f"{client.path}/agent/{agent}/stop/{quote(client.thread_id, safe='')}"
     with suppress(Exception):  # it may have ended, or the application does not answer at all
@@ -277,7 +277,7 @@ def _connect(client: Client, scenario: Scenario, thread_id: str) -> Client:
 
 
 def _sign_in_by_scenario(runtime: CopilotRuntime) -> None:
-    """Let scenarios say who is signed in; for those that do not, all is as it was."""
+    """Authenticate the users of scenarios; without one, authentication is unchanged."""
     usual = runtime.authenticate
 
     async def authenticate(connection: Any) -> str | None:
@@ -300,7 +300,7 @@ def _list_adapters(runtime: CopilotRuntime | None) -> Sequence[Adapter]:
 
 
 class _SpanWatch:
-    """Knows which spans are open, for a trace is read when it is whole, and whose they are."""
+    """Tracks open spans and their threads, because a trace is read when it is complete."""
 
     def __init__(self) -> None:
         self._open: dict[int, Span] = {}
@@ -335,7 +335,7 @@ class _SpanWatch:
         return [it.attributes.get(semconv.CONVERSATION_ID) for it in [*self._open.values()]]
 
     async def wait(self, thread_id: str) -> None:
-        """Return when the spans of a thread have ended, or take too long for that."""
+        """Wait until the spans of a thread have ended, for at most `_TIMEOUT` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_TIMEOUT):
                 while thread_id in self._list_threads():
@@ -344,9 +344,9 @@ class _SpanWatch:
 
 
 def build_tool(stub: ToolStub, *, in_browser: bool) -> Action:
-    """Return a tool that answers with what a file says.
+    """Return a tool that returns the results of a stub.
 
-    One of the page sends its error as a page would; one of the server fails with it.
+    A tool of the page returns its error, as a page would; one of the server raises it.
     """
     results = [*stub.results] or [stub.result]
 
@@ -378,7 +378,7 @@ class StubbedSource(ActionSource):
             del self._stubs[thread_id]
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the actions for a run. One that is replaced keeps what a model is told of it."""
+        """Return the actions for a run. A stubbed one keeps its description and schema."""
         stubs = self._stubs.get(run.thread_id, {})
         actions = await gather_actions(self._sources, run)
         names = {action.name for action in actions}
@@ -394,7 +394,7 @@ class StubbedSource(ActionSource):
 
 
 def _replace(action: Action, stub: Action | None) -> Action:
-    """Return an action that checks its arguments, and then does what the stub does."""
+    """Return an action that validates its arguments, and then runs the stub."""
     if stub is None or (answer := stub.run) is None:
         return action
 

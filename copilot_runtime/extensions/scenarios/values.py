@@ -14,7 +14,7 @@ _LONGEST = 200
 
 
 def shorten(text: str, length: int = _LONGEST) -> str:
-    """Return a text on one line, cut off where it is long, without what a terminal would obey."""
+    """Return a text on one line, truncated and without terminal control characters."""
     line = "".join(it for it in " ".join(text.split()) if it.isprintable())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
@@ -28,7 +28,7 @@ def format_value(value: Any) -> str:
 
 
 def is_part(expected: Any, value: Any) -> bool:
-    """Return whether a value has all that is expected: objects may have other fields."""
+    """Return whether a value contains the expected one: objects may have other fields."""
     if isinstance(expected, Mapping):
         fields = cast("Mapping[str, Any]", expected)
         return isinstance(value, Mapping) and all(
@@ -46,7 +46,7 @@ def is_part(expected: Any, value: Any) -> bool:
 
 
 def read_path(value: Any, path: str) -> Any:
-    """Return what stands at a path such as `filter.limit`; None if nothing does."""
+    """Return the value at a path such as `filter.limit`, or None if there is none."""
     for name in path.split("."):
         if isinstance(value, Mapping):
             value = cast("Mapping[str, Any]", value).get(name)
@@ -60,7 +60,7 @@ def read_path(value: Any, path: str) -> Any:
 
 
 SECONDS = 2.0
-"""How long one search may take. A few characters can describe one that takes years."""
+"""Timeout in seconds of one search, because a short pattern can take years."""
 
 
 class PatternTimeout(Exception):

@@ -283,7 +283,7 @@ async def test_refused_calls_are_in_the_audit_log(tmp_path: Path) -> None:
 
 def test_services_that_strangers_could_call_are_not_offered() -> None:
     settings = build_settings("tool", access={}, grpc={"address": "0.0.0.0:0"})
-    with pytest.raises(ConfigurationFailed, match="whoever reaches it could call the services"):
+    with pytest.raises(ConfigurationFailed, match="calls would not be authenticated"):
         CopilotRuntime(ScriptedAdapter(say("")), settings=settings)
 
 
@@ -388,7 +388,7 @@ async def test_an_occupied_port_is_not_shared() -> None:
         other = CopilotRuntime(
             ScriptedAdapter(say("")), settings=build_settings("tool", grpc={"address": address})
         )
-        with pytest.raises(ConfigurationFailed, match="Nobody can listen on"):
+        with pytest.raises(ConfigurationFailed, match="Cannot listen on"):
             async with other.running():
                 pass
 

@@ -56,7 +56,7 @@ def test_a_server_that_is_well_has_no_problem_and_leaves_no_trace(run: Run, tmp_
     assert "✗" not in result.stdout
     assert "✓ configuration  read from 'copilot.yml'" in result.stdout
     assert "✓ threads        sqlite:a/threads.db is made when it is needed" in result.stdout
-    assert "Nobody has to sign in" in result.stdout
+    assert "Authentication is disabled" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["copilot.yml"]
 
 
@@ -198,7 +198,7 @@ def test_keys_of_tokens_are_read_from_a_file(run: Run, tmp_path: Path) -> None:
 
     assert missing.exit_code == 1
     assert findings(missing)["jwt keys"]["text"] == (
-        f"Nobody can sign in with a token: {path}: No such file or directory."
+        f"Tokens cannot be verified: {path}: No such file or directory."
     )
     assert found["jwt keys"]["text"] == f"2 keys verify tokens, from {path}"
 
@@ -357,7 +357,7 @@ def test_the_address_of_the_command_line_is_looked_at(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         found = findings(run("--json", "another.py:runtime", "--port", port))
-    assert f"Nobody can listen at 127.0.0.1:{port}" in found["port"]["text"]
+    assert f"Cannot listen at 127.0.0.1:{port}" in found["port"]["text"]
     assert findings(run("--json", "--host", "0.0.0.0"))["access"]["state"] == "warning"
 
 

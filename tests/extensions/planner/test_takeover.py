@@ -171,8 +171,8 @@ async def test_a_person_says_what_became_of_any_other_call(
     second = Server(tmp_path, *turns)
     (question,) = await go_on(second, plan_id, answer, "It was sent.")
     assert question == (
-        "The call of 'send' with {\"to\":\"ann\"} for the task 'a' was interrupted: nobody knows "
-        "whether it was done."
+        "The call of 'send' with {\"to\":\"ann\"} for the task 'a' was interrupted: it is "
+        "unknown whether it was done."
     )
     assert second.effects == effects
     results = second.model.requests[-1].messages[-1]

@@ -93,7 +93,7 @@ def init(
 @analyst.command()
 def ask(
     question: Annotated[
-        str | None, typer.Argument(help="The question; by default, what is piped in.")
+        str | None, typer.Argument(help="The question; by default, the standard input.")
     ] = None,
     url: UrlOption = None,
     data: DataOption = None,
@@ -127,7 +127,7 @@ def ask(
 
     Without --url, a server of this command answers, with the settings of copilot.yml and the model
     of `copilot-runtime serve`. Ctrl-C stops the question and its SQL. The exit status is 1 if there
-    is no answer, and 3 if a person must approve something and nobody could be asked.
+    is no answer, and 3 if a person must approve something and could not be asked.
     """
     from copilot_runtime.extensions.analyst.cli.ask import AskOptions, ask_question
 

@@ -109,14 +109,14 @@ class MemoryModel(BaseModel, extra="allow"):
 
 
 class MemoryListModel(BaseModel):
-    """What is remembered of your questions."""
+    """The memories of your questions."""
 
     enabled: bool = Field(examples=[True])
     memories: list[MemoryModel]
 
 
 class MemoryChange(BaseModel):
-    """What is to change; the rest stays."""
+    """The fields to change; omitted ones stay."""
 
     text: str | None = Field(default=None, examples=["Revenue is without tax."])
     note: str | None = Field(default=None, examples=["Said by Ann."])

@@ -51,7 +51,7 @@ def _bound_parser(dialect: str) -> Any:
 
 _MAX_CHARS = 20_000
 _ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, LookupError)
-"""What sqlglot raises for text that is not SQL."""
+"""Exceptions that sqlglot raises for text that is not SQL."""
 
 
 def fingerprint_sql(sql: str) -> str:

@@ -16,7 +16,7 @@ class Conversation {
     EVENTS[event.type]?.(this, event);
   }
 
-  /* What the model is told: messages, but not what broke off. */
+  /* The messages for the model, without those that broke off. */
   messages() {
     return this.items.filter((item) => SENT.has(item.role) && !item.broken).map(asMessage);
   }
@@ -25,7 +25,7 @@ class Conversation {
 
   call(id) { return this.#calls.get(id); }
 
-  /* The calls of the last run that nobody has answered. */
+  /* The calls of the last run without a result. */
   unanswered() {
     return (this.run?.items ?? []).flatMap((item) => item.toolCalls ?? []).filter((call) => !call.result);
   }

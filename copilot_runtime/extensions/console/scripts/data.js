@@ -1,4 +1,4 @@
-/* What the pages of data have in common: they ask the server as whoever looks, and say what is wrong. */
+/* Shared by the data pages: requests with the credentials of the user, and error messages. */
 
 const $ = (id) => document.getElementById(id);
 const base = new URL(document.documentElement.dataset.endpoint, location.href).href.replace(/\/$/, "");

@@ -1,4 +1,4 @@
-/* Frames for pages that somebody else has written: without an origin, under a policy of their own. */
+/* Frames for third-party pages: without an origin, under a policy of their own. */
 
 const MOST_MESSAGE = 1_000_000;   // characters of one message out of a frame
 const MOST_RELOADS = 5;           // how often a page in a frame may load itself anew
@@ -88,7 +88,7 @@ async function askConsent(title, words, yes) {
   return dialog.returnValue === "yes";
 }
 
-/* Pictures, videos and sounds of elsewhere. Whoever wrote the address is a model, which may have put words of the
+/* Pictures, videos and sounds of other sites. A model wrote the address, and may have put words of the
 conversation into it: nothing is loaded before a person says so, and then in a frame that reaches that one place. */
 
 function outsideMedia(tag, address, description, height = { video: 320, audio: 60 }[tag]) {

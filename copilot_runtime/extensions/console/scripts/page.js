@@ -1,6 +1,6 @@
 /* The page around the conversation: its controls, its panel, and how it begins. */
 
-/* What anybody can be asked who sees the tools of this page; the server may add more for its own chat. */
+/* Suggestions for agents with the tools of this page; the server may add more for its own chat. */
 const SUGGESTIONS = ["What can you do?", "Make it orange and dark", "Add a note: water the plants"];
 /* What an agent can be asked that answers from data: by its name. */
 const dataSuggestions = {};

@@ -89,7 +89,7 @@ function show(conversation) {
   lastClick = undefined;
 }
 
-/* Reads one thing at a time; whoever comes later ends the reading before, not the run. */
+/* Reads one stream at a time; a later call ends the previous reading, not the run. */
 async function alone(work, ways) {
   reading?.controller.abort();
   const mine = reading = { controller: new AbortController(), stop: false };
@@ -180,7 +180,7 @@ async function act(mine) {
   return acted && !mine.stop;
 }
 
-/* Takes up calls that nobody has answered, because the page was left in between. */
+/* Resumes calls without a result, because the page was left in between. */
 function finishCalls() {
   return act({ controller: new AbortController(), stop: false }).then((acted) => acted && answer());
 }
@@ -282,7 +282,7 @@ function draw() {
   if (atEnd) scrollDown();
 }
 
-let atEnd = true;  // whoever scrolled up reads, and is left where they are
+let atEnd = true;  // no automatic scrolling after the user has scrolled up
 
 function scrollDown() {
   atEnd = true;
@@ -313,7 +313,7 @@ tabs?.addEventListener("message", ({ data }) => {
 
 const MOST_RATINGS = 500;
 let ratings = readRatings();
-let readsTraces = false;  // whether whoever looks may open a trace
+let readsTraces = false;  // whether the user may open traces
 
 async function discoverTraces() {
   if (!$("traces").dataset.kept) return;
@@ -361,7 +361,7 @@ async function rate(item, rating) {
   draw();
 }
 
-/* Returns what was said of runs in this browser, by their ids: not everybody may read it from the server. */
+/* Returns ratings given in this browser, by run id: not every user may read them from the server. */
 function readRatings() {
   try {
     return JSON.parse(localStorage.getItem("ratings") ?? "{}");

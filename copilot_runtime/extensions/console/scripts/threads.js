@@ -21,7 +21,7 @@ function named(hash) {
   }
 }
 
-/* Asks for the list again: once at a time, and once more if somebody asked meanwhile. */
+/* Reloads the list: one request at a time, and one more if it was called meanwhile. */
 async function refreshThreads() {
   if (refreshing) return (refreshing.again = true);
   const mine = refreshing = { again: false };
@@ -48,7 +48,7 @@ async function readThreads() {
     found.push(...page.threads);
     cursor = page.nextCursor;
   } while (cursor && found.length < wanted);
-  if (mine !== asked) return;  // somebody asked later, for something else perhaps
+  if (mine !== asked) return;  // a later request replaces this one
   threads = found;
   $("more").hidden = !cursor;
 }
@@ -80,7 +80,7 @@ const FOLLOW_AGAIN = 2000;
 let following = null;      // ends the stream of changes
 const answering = new Set();
 
-/* Follows what changes, as long as somebody looks: a browser has few connections to one server. */
+/* Follows changes while the page is visible: a browser has few connections to one server. */
 async function followThreads() {
   if (following || document.hidden) return;
   const mine = following = new AbortController();
@@ -119,7 +119,7 @@ document.addEventListener("visibilitychange", () => (document.hidden ? leaveThre
 const titleOf = ({ id, name }) => name || (id === threadId && wordsOf(thread.items)) || firstWords.get(id) || "Untitled";
 
 function drawThreads() {
-  if (renaming && document.activeElement?.closest("#list input")) return;  // not under somebody's hands
+  if (renaming && document.activeElement?.closest("#list input")) return;  // a title is being edited
   const focused = document.activeElement?.dataset?.focus;
   drawn = new Map(threads.map((each) => [each.id, viewOnce(each)]));
   const nodes = [...drawn.values()].map(({ node }) => node);

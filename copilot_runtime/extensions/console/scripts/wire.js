@@ -16,7 +16,7 @@ class Problem extends Error {
   }
 }
 
-const TITLES = { LIMIT_EXCEEDED: "Limit reached" };  // of errors that are nobody's fault
+const TITLES = { LIMIT_EXCEEDED: "Limit reached" };  // of errors that are not failures
 
 function retryTimeOf(response) {
   const seconds = Number(response.headers.get("retry-after"));

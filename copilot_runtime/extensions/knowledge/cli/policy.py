@@ -48,7 +48,7 @@ def explain_policies() -> None:
     rules:
       - name: handbook
         allow: read                     # read, list, write, delete or all
-        groups: staff                   # or users, agents; nothing for everybody
+        groups: staff                   # or users, agents; omit for all users
         resources: common.Folder.handbook/**
 
     A rule with `deny` in place of `allow` wins over all that allow. What is below common.User.ann
@@ -88,7 +88,7 @@ def check(
 
 @policy.command()
 def explain(
-    actor: Annotated[str, typer.Argument(help="A user; - for somebody who has not signed in.")],
+    actor: Annotated[str, typer.Argument(help="A user; - for an anonymous one.")],
     action: Annotated[str, typer.Argument(help="read, list, write or delete.")],
     urn: Annotated[str, typer.Argument(help="URI or URN of a resource, which need not exist.")],
     group: Annotated[
@@ -101,7 +101,7 @@ def explain(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Say whether somebody may do something, which rule decides, and what would change that.
+    """Say whether an action is allowed, which rule decides, and what would change that.
 
     \b
     copilot-runtime policy explain ann read common.Folder.handbook/common.Document.d1

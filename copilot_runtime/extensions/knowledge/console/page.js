@@ -49,7 +49,7 @@ async function showStatus() {
   const { state, resources, sources } = await get("");
   $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources`;
   $("no-sources").hidden = sources.length > 0;
-  // what did not go well comes first: it is what somebody looks for
+  // sources with problems come first
   const sorted = [...sources.filter((source) => source.message), ...sources.filter((source) => !source.message)];
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
   $("sources").replaceChildren(...shown.map(({ name, state, message }) => row([name, state, message], state === "failed")));

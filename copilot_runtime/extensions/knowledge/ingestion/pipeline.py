@@ -225,7 +225,7 @@ class Ingestion:
                 await journal.write((), missing)
                 raise StoreFailed(
                     f"What was taken in of {missing[0]!r} is no longer in the storage.",
-                    hint="Somebody deleted it. Ingest again: the file will be read anew.",
+                    hint="It was deleted there. Ingest again: the file will be read anew.",
                 )
             for name, contribution in records.items():
                 statements = self._statements(contribution)

@@ -80,7 +80,7 @@ class NewestRules(WindowRules):
       conversation.
     * A call and its results are one: both are in the window, or none is.
     * An item that is larger than half of its part, and than what is left of it, is trimmed to half
-      of that. The newest message and its results are there in any case, trimmed if need be.
+      of that. The newest message and its results are always there, trimmed if necessary.
     * Everything in a conversation belongs to it, except uploads, which are context.
     * A tool is there as a whole, or not at all.
     """
@@ -129,7 +129,7 @@ class NewestRules(WindowRules):
 
 
 class SharesRules(WindowRules):
-    """What Copilot-LD did in November 2025: each part up to its first item that does not fit.
+    """The rules of Copilot-LD in November 2025: each part up to its first item that does not fit.
 
     The best come first where there are scores, and the oldest where there are none. What is in a
     conversation and no message stands in no part.
@@ -167,7 +167,7 @@ class SharesRules(WindowRules):
 
 
 class HistoryRules(WindowRules):
-    """What Copilot-LD did in January 2026: all is history, the newest that fits without a gap.
+    """The rules of Copilot-LD in January 2026: all is history, the newest that fits without a gap.
 
     Results of calls at its beginning are dropped, for what called is not there.
     """

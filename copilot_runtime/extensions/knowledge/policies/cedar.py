@@ -47,7 +47,7 @@ action read, list, write, delete appliesTo {
   context: { agent: String, conversation: String },
 };
 """
-"""What policies may name. A resource is in its parents: `resource in Resource::"a.Folder.x"`.
+"""The Cedar schema of policies. A resource is in its parents: `resource in Resource::"a.Folder.x"`.
 
 Anonymous users are `User::""`. `context.agent` is the agent that acts for the user.
 """

@@ -53,8 +53,8 @@ class PolicyFile(Policy):
     Who asks looks first, when the last look is some time ago, so a decision is never older than
     what the file said a moment before. To look may take long, so it is never done on an event loop:
     an access says by `immediate` when it needs no look. A new version is taken once it has stayed
-    the same between two looks, or for a second as its time says: nobody sees half a file. One that
-    is broken changes nothing, and the log says so.
+    the same between two looks, or for a second as its time says: a partial write is never taken.
+    One that is broken changes nothing, and the log says so.
     """
 
     def __init__(

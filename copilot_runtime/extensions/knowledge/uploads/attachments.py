@@ -42,7 +42,7 @@ class Attachment:
     slot: Slot
     name: str
     kind: str
-    """What the page says it is: `image`, `audio`, `video`, `document` or `binary`."""
+    """The kind that the page states: `image`, `audio`, `video`, `document` or `binary`."""
     value: str
     """The base64 text, which may be a whole `data:` URL."""
     uri: str = ""

@@ -478,7 +478,7 @@ class Uploads:
     async def _finish(self, upload: Upload, chunks: Sequence[Resource]) -> Upload:
         """Store the chunks of a file, and return the updated upload.
 
-        Of one that another process has deleted meanwhile, nothing stays.
+        If another process has deleted the upload meanwhile, its chunks are deleted, too.
         """
         resources = self._knowledge.resources
         if before := await resources.get([upload.id]):

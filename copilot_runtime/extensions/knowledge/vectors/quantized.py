@@ -3,8 +3,8 @@
 A vector x is stored a second time as whole numbers from -127 to 127 and a scale; what that is off
 by, as a length, is stored beside it. For a question q of length 1, whose own numbers are rounded
 to eight bits as well, the score that eight bits give is wrong by at most the one length plus the
-other (Cauchy and Schwarz). So whoever is more than that below the k-th best cannot be among the
-best k, and only the few others are scored by their float32 numbers.
+other (Cauchy and Schwarz). So a vector that scores more than that below the k-th best cannot
+be among the best k, and only the few others are scored by their float32 numbers.
 
 A quarter of the bytes is read, and `simsimd` multiplies eight bits five times as fast. Without
 that package all float32 numbers are read, with the same results.
@@ -149,7 +149,7 @@ def normalize(vectors: Sequence[Vector]) -> Floats:
             "Vectors are a list of lists of numbers.", hint="Put a single vector into a list."
         )
     if not np.isfinite(matrix).all():
-        raise Misuse("A vector has a number that is none: infinite, or NaN.")
+        raise Misuse("A vector has a component that is infinite or NaN.")
     for length in (_largest, _length):  # the squares of very large numbers would be infinite
         lengths = length(matrix)
         np.divide(matrix, lengths, out=matrix, where=lengths > 0)

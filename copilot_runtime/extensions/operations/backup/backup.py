@@ -263,7 +263,7 @@ async def _put_back(
             except DamagedRecord as error:
                 raise BackupRefused(
                     f"The backup is refused because of its {part}: {error}.",
-                    hint="Nothing was changed. It was changed by somebody, or written by a later "
+                    hint="Nothing was restored. The file was modified, or written by a later "
                     f"version than this; it says that it is of {reader.header.version}.",
                 ) from error
             counts[part] += _is_counted(record)

@@ -1,8 +1,9 @@
-"""A file that has its name only once it is whole. Until then it is a part file beside its place.
+"""A file that gets its name only when it is complete.
 
-Who writes a part file holds its lock, which is the operating system's (`flock`): it ends with its
-process, however that ends. Where there is no `flock` (Windows), a file that is open cannot be
-deleted, which means the same.
+Until then, it is a part file in the same folder.
+
+The writer of a part file holds its `flock`, which the operating system releases when the process
+ends. On Windows, which has no `flock`, an open file cannot be deleted, which has the same effect.
 """
 
 import glob
@@ -72,7 +73,7 @@ class NewFile:
 
 
 def remove_stale_parts(path: Path) -> Sequence[Path]:
-    """Delete the part files of a place whose processes were killed, and return which."""
+    """Delete the part files of a path whose writers were killed, and return their paths."""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.part")
     parts = path.parent.glob(f".{glob.escape(path.name)}.*.part")
     return [part for part in sorted(parts) if pattern.fullmatch(part.name) and _try_remove(part)]
@@ -87,16 +88,16 @@ def explain_error(path: Path, error: OSError) -> StoreFailed:
 
 
 def _create(path: Path) -> tuple[BinaryIO, int | None]:
-    """Create a file, and return it with the descriptor that has its lock, if there can be one.
+    """Create a file, and return it with the descriptor that has its lock, or None on Windows.
 
-    Who looks for stale files may delete it before it is locked: then another one is made.
+    Another process may delete it as stale before it is locked: then a new one is created.
     """
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         file = os.fdopen(descriptor, "wb")
         if fcntl is None:
             return file, None
-        with suppress(OSError):  # a file system without locks, where nobody deletes it either
+        with suppress(OSError):  # a file system without locks: part files are not deleted there
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if path.exists():
             return file, os.dup(descriptor)  # it is locked until it has its name

@@ -63,7 +63,7 @@ class _Tables(NamedTuple):
     commands: str
     owner: str
     nobody: Any
-    """A server that is not there: the plans of this one are taken over by the next."""
+    """The id of a nonexistent server: the next server takes over the plans that have it."""
 
 
 _SQLITE = _Tables("copilot_events", "copilot_commands", "user", "")

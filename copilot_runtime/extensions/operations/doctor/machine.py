@@ -1,4 +1,4 @@
-"""The machine and the program: versions, open files, disks, ports, and who may read what."""
+"""The machine and the program: versions, open files, disks, ports and file permissions."""
 
 import os
 import platform
@@ -20,9 +20,9 @@ from copilot_runtime.extensions.settings import Settings
 
 _PACKAGES = ("uvicorn", "fastapi", "starlette", "pydantic", "strawberry-graphql")
 _PATIENCE = 2.0
-"""Seconds for a server to say that it is one of ours."""
+"""Timeout in seconds of one probe of a port."""
 _STARTING = 6.0
-"""Seconds for which one is asked again that says nothing."""
+"""Seconds for which a silent port is probed again."""
 _PAUSE = 0.5
 _SERVING = b"\x08\x01"
 """The status SERVING, as a message of protobuf."""
@@ -32,7 +32,7 @@ _NO_DISK = 100 << 20
 
 
 def check_packages() -> Sequence[Finding]:
-    """Say which versions there are."""
+    """Report the versions."""
     found: list[str] = []
     for name in _PACKAGES:
         try:
@@ -44,7 +44,7 @@ def check_packages() -> Sequence[Finding]:
 
 
 def check_limits() -> Sequence[Finding]:
-    """See how many files a process may have open: each stream is one."""
+    """Check the limit on open files of a process: each stream uses one."""
     try:
         import resource
     except ImportError:  # Windows
@@ -63,7 +63,7 @@ def check_limits() -> Sequence[Finding]:
 
 
 def check_disks(settings: Settings) -> Sequence[Finding]:
-    """See how much room there is where something is written."""
+    """Check the free disk space of the folders that the server writes to."""
     found: dict[int, Finding] = {}
     for path in list_paths(settings):
         folder = _find_folder(path)
@@ -131,7 +131,7 @@ def _check_port(name: str, host: str, port: int, *, has_tls: bool) -> Finding:
             return good(name, f"a server of ours answers at {host}:{port}")
         return problem(
             name,
-            f"Nobody can listen at {host}:{port}: {error.strerror or error}.",
+            f"Cannot listen at {host}:{port}: {error.strerror or error}.",
             f"lsof -i :{port} says who has it; the setting {'grpc.address' if is_grpc else 'port'} "
             "names another. If a server of ours is only starting, look again in a moment.",
         )

@@ -99,12 +99,12 @@ async def check_carrier(settings: Settings) -> Sequence[Finding]:
 
 
 async def check_sharing(settings: Settings) -> Sequence[Finding]:
-    """See whether several processes would count or keep something each for itself."""
+    """Check whether several processes would keep limits or data separately."""
     return [warning(*state) for state in list_private_state(settings)]
 
 
 async def check_limit_store(settings: Settings) -> Sequence[Finding]:
-    """See whether the store in which all processes count answers, and counts."""
+    """Check that the shared limit store is reachable and counts."""
     from copilot_runtime.extensions.access.limits.counters import CountersFailed
 
     if (counters := build_counters(settings)) is None:
@@ -125,11 +125,11 @@ async def check_limit_store(settings: Settings) -> Sequence[Finding]:
 
 
 def _ignore(*_: object) -> None:
-    """Do nothing: nobody sends this process anything."""
+    """Ignore a message: other processes send none to this one."""
 
 
 async def check_objects(settings: Settings) -> Sequence[Finding]:
-    """See whether the storage of knowledge can be reached."""
+    """Check that the storage of knowledge is reachable."""
     address = settings.knowledge.address
     if address in ("", "memory"):
         return []
@@ -139,7 +139,7 @@ async def check_objects(settings: Settings) -> Sequence[Finding]:
 
 
 async def check_vectors(settings: Settings) -> Sequence[Finding]:
-    """See whether the database of vectors can be reached, and can search them."""
+    """Check that the vector database is reachable and can search."""
     if not settings.knowledge.vector_database:
         return []
     place = Place("vectors", url=settings.knowledge.vector_database)
@@ -187,7 +187,7 @@ async def _read_clock(place: Place) -> float:
 
 
 async def check_audit(settings: Settings) -> Sequence[Finding]:
-    """See whether the audit log is as it was written."""
+    """Check the integrity of the audit log."""
     if not settings.audit.file or not Path(settings.audit.file).exists():  # noqa: ASYNC240  # quick
         return []
     from copilot_runtime.extensions.access.audit.verify import NO_KEY, verify

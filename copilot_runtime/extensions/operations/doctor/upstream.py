@@ -127,7 +127,7 @@ async def check_access(
     is_local = settings.grpc.is_local
     if is_http:
         is_local = settings.host in ("127.0.0.1", "::1", "localhost")
-    text = "Nobody has to sign in, and all share their threads."
+    text = "Authentication is disabled, and all users share their threads."
     proxies = list_proxy_settings(settings.allowed_hosts, settings.proxy.forwarders)
     if is_http and is_local and proxies:
         is_local = False
@@ -149,7 +149,7 @@ async def _check_keys(scheme: JwtScheme) -> Finding:
         text = f"{scheme.place} does not answer within {_SECONDS:g} seconds."
         return problem(name, text, _UNREACHED)
     except AuthenticationUnavailable as error:
-        return problem(name, f"Nobody can sign in with a token: {error.hint}", hint)
+        return problem(name, f"Tokens cannot be verified: {error.hint}", hint)
     text = f"{count} key verifies" if count == 1 else f"{count} keys verify"
     return good(name, f"{text} tokens, from {scheme.place}")
 

@@ -47,19 +47,18 @@ _WORDS = {"yes": "approve", "y": "approve", "no": "reject", "n": "reject"}
 
 @plans.callback()
 def look_after_plans() -> None:
-    """Look at plans of a running server, watch them, stop, retry and answer them.
+    """List, watch, stop, retry and answer plans of a running server.
 
     \b
     copilot-runtime plans list --status waiting
     copilot-runtime plans watch e69b48fd
     copilot-runtime plans answer e69b48fd approve
 
-    The beginning of an id is enough, with or without its `ck-`, if no other plan has it and it is
-    four characters long.
+    An id may be abbreviated to an unambiguous prefix of at least four characters, with or without
+    its `ck-`.
 
-    A plan is there for the person it was made for, by the header with which they sign in, and for
-    operators: where nobody signs in, whoever sits at the machine of the server. `copilot-runtime
-    plan` makes one.
+    A plan is accessible to the user who created it, authenticated by a header, and to operators:
+    without authentication, users on the machine of the server. `copilot-runtime plan` creates one.
     """
 
 
@@ -259,7 +258,7 @@ def _print(plan: JsonObject, *, as_json: bool) -> None:
 
 def plan(
     request: Annotated[
-        str | None, typer.Argument(help="What is to be done; by default, what is piped in.")
+        str | None, typer.Argument(help="The request; by default, the standard input.")
     ] = None,
     url: UrlOption = "http://127.0.0.1:8000/graphql",
     agent: Annotated[
@@ -271,7 +270,7 @@ def plan(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a planner do something, and watch its tasks.
+    """Send a request to a planner, and watch its tasks.
 
     \b
     copilot-runtime plan 'Compare three hotels in Rome, and book the best'

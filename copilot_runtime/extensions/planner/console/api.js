@@ -1,4 +1,4 @@
-/* The server: plans, what happens to one while somebody looks, and what people want of it. */
+/* The server: plans, the event stream of one plan, and the commands of users. */
 
 const fetchPlans = (path, accept, signal, sent) => fetchData(`/plans${path}`, accept, signal, sent);
 const pathOf = (plan, task = "") => `/${encodeURIComponent(plan)}${task && task !== ROOT ? `/tasks/${encodeURIComponent(task)}` : ""}`;

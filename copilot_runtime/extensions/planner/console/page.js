@@ -19,7 +19,7 @@ async function list() {
     if ($("thread").value.trim()) words.set("thread_id", $("thread").value.trim());
     if (before) words.set("before", before);
     page = await get(`?${words}`);
-    if (mine !== state.asked) return;  // somebody asked later, for something else perhaps
+    if (mine !== state.asked) return;  // a later request replaces this one
     plans.push(...page.plans);
     before = page.next;
   } while (before && plans.length < state.wanted);
@@ -30,7 +30,7 @@ async function list() {
   state.isOperator = page.is_operator;
   showTraceLink();
   const listed = plans.find((plan) => plan.id === state.plan?.id);
-  if (listed && isOver(state.plan) && !isOver(listed)) quietly(takeUp);  // somebody else had it done again
+  if (listed && isOver(state.plan) && !isOver(listed)) quietly(takeUp);  // another user retried it
   $("nothing").hidden = plans.length > 0;
   const isFiltered = $("wanted").value || $("thread").value.trim();
   $("nothing").textContent = isFiltered ? "Nothing was found." : page.is_operator
@@ -249,7 +249,7 @@ async function takeUp() {
   watch();
 }
 
-/* Does what nobody asked for at this moment, and says nothing if it fails. */
+/* Runs background work, and ignores its failure. */
 async function quietly(work) {
   try {
     await work();

@@ -1,4 +1,4 @@
-/* What a plan asks people. A question that somebody is writing about stays as it is. */
+/* The questions of a plan. A question whose answer is being typed is not redrawn. */
 
 const ANSWERS = {
   approve: "Approve",
@@ -77,7 +77,7 @@ function drawDetails({ interrupt }) {
 
 /* One task: what it is for, what it did, what came of it. Nothing of it is markup. */
 
-const openParts = new Set();  // the parts that somebody has opened
+const openParts = new Set();  // the parts that the user has opened
 
 /* Shows a task, without what goes on to be written. */
 function showTask(task) {

@@ -47,7 +47,7 @@ function hideCollapsed() {
   drawRows();
 }
 
-/* Draws what can be seen; a row that is as it was stays, so that nobody clicks on what is gone. */
+/* Draws the visible rows; unchanged rows keep their elements, so that no click hits a removed one. */
 function drawRows() {
   const box = $("tree");
   const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 8);

@@ -36,7 +36,7 @@ class PlanPageModel(BaseModel):
 
     plans: list[PlanSummaryModel]
     next: str | None = Field(examples=[None])
-    is_operator: bool = Field(description="Whether these are plans of everybody.", examples=[False])
+    is_operator: bool = Field(description="Whether these are plans of all users.", examples=[False])
 
 
 class PlanProgress(BaseModel):

@@ -282,7 +282,7 @@ function problemOf(checks, scope) {
   return failed ? asText(failed.message) || "This is not valid yet." : "";
 }
 
-/* An input with its label, and what is wrong with it once somebody has been there. */
+/* An input with its label, and its validation error once the user has edited or left it. */
 function fieldView(input, { label, checks, value, validationRegexp }, place, { read, show, tag = "label" }) {
   const node = element("div", "a2ui-field"), words = element(tag, "a2ui-label"), problem = element("small", "a2ui-problem");
   const id = newId();
@@ -310,12 +310,12 @@ function fieldView(input, { label, checks, value, validationRegexp }, place, { r
   } };
 }
 
-/* A pattern that is none holds nobody up. */
+/* An invalid pattern accepts every value. */
 function hasForm(value, pattern) {
   try { return matches(value, pattern); } catch { return true; }
 }
 
-/* Shows a value that somebody may be changing at this moment. */
+/* Shows a value in an input that the user may be editing. */
 const showIn = (input) => (value) => {
   const words = asText(value);
   if (value !== undefined && input.value !== words) input.value = words;

@@ -169,7 +169,7 @@ async def _refuse_receive() -> ReceivedMessage:
 
 
 async def _refuse_send(message: Any) -> None:
-    raise AssertionError(f"a policy sent {message['type']!r} for an admitted call")
+    raise AssertionError(f"a policy sent {message['type']} for an admitted call")
 
 
 class _Method:

@@ -140,7 +140,7 @@ class Player:
         if script is not None and (leftovers := script.list_leftovers()):
             texts = "; ".join(map(repr, leftovers))
             attempt.failures.append(
-                Failure("script", "every answer is asked for", f"nobody asked for {texts}")
+                Failure("script", "every answer is used", f"no request used {texts}")
             )
         whole = join_records(attempt.turns)
         await self._check(scenario.expect, whole, attempt, scenario, None)

@@ -57,7 +57,7 @@ def test_answers_that_nobody_asked_for_are_a_failure(play: Play) -> None:
 
     assert outcome.failures == ["script"]
     assert outcome.attempt["failures"][0]["actual"] == (
-        "nobody asked for 'Bye.'; 'a call of fail'; 'error: overloaded'"
+        "no request used 'Bye.'; 'a call of fail'; 'error: overloaded'"
     )
 
 

@@ -220,7 +220,7 @@ $("question").onkeydown = (event) => {
 };
 $("stop").onclick = () => state.asking?.abort();
 $("close").onclick = () => { $("dataset").hidden = $("suggestions").hidden = true; state.open = state.welcome = ""; attempt(list); };
-/* Who signs in as somebody else begins anew. */
+/* A change of the user resets the page. */
 keepAuthorization(() => {
   sessionStorage.removeItem(KEPT);
   Object.assign(state, read(), { history: [], open: "", welcome: "" });

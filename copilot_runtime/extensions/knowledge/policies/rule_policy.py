@@ -303,7 +303,7 @@ def _find_reasons(
         never = "can never matter" if other.effect != rule.effect else "changes nothing"
         yield f"{never}: the rule {other.label} {verb} all that it is about"
     elif rule.effect == default == "allow" and not _names_owned(rule.scope):
-        yield "changes nothing: the default allows what belongs to nobody"
+        yield "changes nothing: the default allows resources without an owner"
 
 
 def _contradict(scope: Scope) -> str:

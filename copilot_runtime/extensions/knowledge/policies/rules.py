@@ -222,12 +222,12 @@ class Scope:
     def whom(self) -> str:
         """The actors, in words."""
         people = [
-            *(("anybody who has signed in" if it == "*" else f"user {it}") for it in self.users),
+            *(("any authenticated user" if it == "*" else f"user {it}") for it in self.users),
             *(f"group {it}" for it in self.groups),
         ]
         agents = " or ".join(f"agent {it}" for it in self.agents)
         through = f" through {agents}" if agents else ""
-        return (" or ".join(people) or "everybody") + through
+        return (" or ".join(people) or "all users") + through
 
     @property
     def what(self) -> str:

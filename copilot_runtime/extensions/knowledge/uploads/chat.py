@@ -141,8 +141,8 @@ class ChatFiles:
     async def read_files(self, run: RunInput) -> AsyncGenerator[Activity | PreparedMessages, None]:
         """Yield the progress of the files of a run, and finally their content for the model.
 
-        Yields nothing for a run without files. It raises nothing: a file that cannot be taken in
-        is one that the model is told about.
+        Yields nothing for a run without files. Does not raise: the model gets a
+        message about each file that cannot be ingested.
         """
         attachments = [*find_attachments(run.messages)]
         if not attachments:

@@ -35,7 +35,7 @@ async function list() {
   const isFiltered = $("wanted").value || $("thread").value.trim();
   $("nothing").textContent = isFiltered ? "Nothing was found." : page.is_operator
     ? "No plan yet. Ask the agent that plans, and it is here."
-    : "No plan of yours. Where nobody signs in, plans are found by the id of their thread.";
+    : "No plan of yours. Without authentication, plans are found by the id of their thread.";
 }
 
 function drawPlan(plan, isOperator) {

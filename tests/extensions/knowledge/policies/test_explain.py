@@ -73,8 +73,8 @@ def test_each_rule_says_why_it_applies_or_does_not(tmp_path: Path) -> None:
          "it is about everything of type common.Draft"),
         ("", 5, False, "there is no user for the {user} of home.Page.{user}"),
         ("wide", 6, False, "it is about list, read, not write; "
-         "it is for everybody through agent robot"),
-        ("some", 7, False, "it is about list, read, not write; it leaves out everybody with a.B.*"),
+         "it is for all users through agent robot"),
+        ("some", 7, False, "it is about list, read, not write; it leaves out all users with a.B.*"),
     ]  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_an_open_default_makes_rules_that_allow_idle(tmp_path: Path) -> None:
     )
 
     assert [problem.message for problem in policy.find_warnings()] == [
-        "the rule on line 2 changes nothing: the default allows what belongs to nobody"
+        "the rule on line 2 changes nothing: the default allows resources without an owner"
     ]
 
 

@@ -56,7 +56,7 @@ class Attempt:
     thread_id: str = ""
     is_scripted: bool = False
     is_unfinished: bool = False
-    """Whether a turn was left before its end."""
+    """True while a turn is in progress, and after one was aborted."""
     seconds: float = 0.0
 
 
@@ -103,7 +103,7 @@ class Player:
             attempt.error = late if limit.expired() else "Something in it took too long."
         except CopilotError as error:
             attempt.error = f"{error.message} {error.hint}" if error.hint else error.message
-        except Exception as error:  # code of the application, whatever it does
+        except Exception as error:  # the application's code may raise anything
             attempt.error = f"{type(error).__name__}: {error}"
         attempt.seconds = monotonic() - start
         if attempt.error:
@@ -197,7 +197,7 @@ class Player:
     ) -> None:
         """Add the spans of the trace and the subjects of resources to the last turn."""
         record = turns[-1]
-        is_remote = not self._target.is_local  # what its models take, only its traces say
+        is_remote = not self._target.is_local  # its usage is only known from its traces
         expectations = [scenario.expect, *(turn.expect for turn in scenario.conversation)]
         if is_remote or any(it.trace or it.recalls for it in expectations):
             try:
@@ -205,7 +205,7 @@ class Player:
             except Misuse:
                 if any(it.trace or (it.limits and is_remote) for it in expectations):
                     raise
-                spans = ()  # what the page was shown may be enough
+                spans = ()  # the sources in the reply may be enough
             former = {span["span_id"] for turn in turns for span in turn.spans}
             add_spans(record, [span for span in spans if span["span_id"] not in former])
             if is_remote:
@@ -289,7 +289,7 @@ async def _take_turn(
 
 
 def _build_verdicts(script: Sequence[Any]) -> Iterator[ScriptedAnswer]:
-    """Yield the answers of a judge: a text as it is, an object as its call, true or false."""
+    """Yield a judge's answers: a string as text, and an object or boolean as a tool call."""
     for verdict in script:
         if isinstance(verdict, str):
             yield ScriptedAnswer(text=verdict or " ")

@@ -27,7 +27,7 @@ _FAILED = 1
 _UNUSABLE = 2
 _INTERRUPTED = 130
 _ENDS = 30.0
-"""Seconds that the application may take longer than a scenario, for its start and its end."""
+"""Seconds added to the scenario timeout for requests, startup and shutdown."""
 _OF_TESTS: Mapping[str, str] = {
     "COPILOT_THREADS": "memory",
     "COPILOT_THREAD_NAMES": "false",
@@ -50,48 +50,53 @@ TargetOption = Annotated[
     ),
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", help="URL of a running server's runtime, in its place.")
+    str | None, typer.Option("--url", help="URL of a running runtime to test instead.")
 ]
 HeaderOption = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", help="Header for that server, as 'Name: value'."),
 ]
 PathOption = Annotated[
-    str | None, typer.Option("--path", help="Path of the runtime in an application of yours.")
+    str | None, typer.Option("--path", help="Path of the runtime in an ASGI application.")
 ]
 NameOption = Annotated[
     list[str] | None,
     typer.Option("--filter", "-k", help="Only scenarios with this in their name; * is a wildcard."),
 ]
-TagOption = Annotated[list[str] | None, typer.Option("--tag", help="Only those with this tag.")]
+TagOption = Annotated[list[str] | None, typer.Option("--tag", help="Only scenarios with this tag.")]
 ModelOption = Annotated[
     list[str] | None,
     typer.Option("--model", help="Play with this model, such as gpt-4o or anthropic:NAME."),
 ]
-JudgeOption = Annotated[str | None, typer.Option("--judge", help="Model that judges.")]
+JudgeOption = Annotated[str | None, typer.Option("--judge", help="Default judge model.")]
 RepeatOption = Annotated[
-    int | None, typer.Option("--repeat", min=1, max=1000, help="How often each is played.")
+    int | None,
+    typer.Option("--repeat", min=1, max=1000, help="Number of repetitions of each scenario."),
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option("--pass-rate", min=0, max=1, help="Part of the repetitions that must pass."),
+    typer.Option("--pass-rate", min=0, max=1, help="Fraction of repetitions that must pass."),
 ]
 TimeoutOption = Annotated[
-    float | None, typer.Option("--timeout", min=0.001, help="Seconds that each may take.")
+    float | None,
+    typer.Option("--timeout", min=0.001, help="Timeout of each repetition, in seconds."),
 ]
 ParallelOption = Annotated[
-    int, typer.Option("--parallel", "-n", min=1, max=256, help="How many are played at a time.")
+    int,
+    typer.Option("--parallel", "-n", min=1, max=256, help="Maximum number of concurrent attempts."),
 ]
 OfflineOption = Annotated[
-    bool, typer.Option("--offline", help="Only scripted models, and no connection to anywhere.")
+    bool, typer.Option("--offline", help="Only scripted models, and no network connections.")
 ]
 LiveOption = Annotated[
-    bool, typer.Option("--live", help="Real models also for scenarios that have a script.")
+    bool, typer.Option("--live", help="Use real models even for scenarios with a script.")
 ]
-ReportOption = Annotated[Path | None, typer.Option("--report", help="Write a report as JSON.")]
-JunitOption = Annotated[Path | None, typer.Option("--junit", help="Write one as JUnit's XML.")]
-MarkdownOption = Annotated[Path | None, typer.Option("--markdown", help="Write one as Markdown.")]
-ListOption = Annotated[bool, typer.Option("--list", help="List the scenarios, and play none.")]
+ReportOption = Annotated[Path | None, typer.Option("--report", help="Write a JSON report.")]
+JunitOption = Annotated[Path | None, typer.Option("--junit", help="Write a JUnit XML report.")]
+MarkdownOption = Annotated[Path | None, typer.Option("--markdown", help="Write a Markdown report.")]
+ListOption = Annotated[
+    bool, typer.Option("--list", help="List the scenarios without playing them.")
+]
 
 
 def test(
@@ -211,7 +216,7 @@ def _run(
         except Exception as error:
             if report is None:
                 raise
-            typer.echo(f"The application did not end well: {error}", err=True)
+            typer.echo(f"The application failed to shut down: {error}", err=True)
         return report
 
     with _test_settings(), refuse_network() if is_offline else nullcontext():
@@ -261,7 +266,7 @@ def _open_target(
 
 
 def _build_judge(settings: "Settings") -> "Adapter":
-    """Return the model of the settings of this side."""
+    """Return the adapter of the local settings, which judges scenarios of a remote server."""
     from copilot_runtime.cli.serve import build_runtime
     from copilot_runtime.config.loader import adapter_name
 
@@ -269,11 +274,11 @@ def _build_judge(settings: "Settings") -> "Adapter":
 
 
 def _check_options(**values: Any) -> None:
-    """Raise `ConfigurationFailed` for options that exclude each other."""
+    """Raise `ConfigurationFailed` for mutually exclusive options."""
     rules = (
-        (("url", "target"), "the server at the URL is what is tested"),
-        (("url", "path"), "the URL has the path"),
-        (("url", "offline"), "a server elsewhere is reached over the network"),
+        (("url", "target"), "the server at the URL is the target"),
+        (("url", "path"), "the URL already contains the path"),
+        (("url", "offline"), "a remote server needs the network"),
         (("url", "model"), "the server chooses its models"),
         (("offline", "live"), "real models need the network"),
     )

@@ -38,12 +38,12 @@ def _as_json(value: Any) -> Any:
             return {_as_key(key): _as_json(item) for key, item in entries.items()}
         case list() | tuple() | set():
             return [_as_json(item) for item in cast("Iterable[Any]", value)]
-        case date():  # a datetime is one, too
+        case date():  # includes datetime
             return value.isoformat()
         case bytes():
-            raise ValueError("there is a value of bytes (!!binary), which is no JSON")
+            raise ValueError("a value of bytes (!!binary) is not valid JSON")
         case float() if not isfinite(value):
-            raise ValueError(f"the number {value} is no JSON")
+            raise ValueError(f"the number {value} is not valid JSON")
         case _:
             return value
 
@@ -66,7 +66,7 @@ def _check_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
     return pattern
 
 
@@ -76,7 +76,7 @@ def _check_query(query: str) -> str:
     try:
         TraceQuery(query)
     except CopilotError as error:
-        raise ValueError(f"{query!r} is no JMESPath: {error.message.rstrip('.')}") from None
+        raise ValueError(f"{query!r} is not a JMESPath: {error.message.rstrip('.')}") from None
     return query
 
 
@@ -143,7 +143,7 @@ class CallCheck(Part):
     arguments: Json = Field(default_factory=dict)
     """The expected arguments; others are allowed."""
     matches: Mapping[str, Pattern] = Field(default_factory=dict)
-    """Regular expressions of arguments as text, by their names; dots lead into objects."""
+    """Regular expressions by argument path, such as `filter.limit`, matched against its text."""
     where: Query | None = None
     """A JMESPath query over `{name, arguments, result}` that must match."""
     result: TextExpectation | None = None
@@ -160,7 +160,7 @@ class CallCheck(Part):
 
 
 class ResourceCheck(Part):
-    """Resources that must have been found: by an identifier, its end, or an address."""
+    """Resources that must have been retrieved, by identifier or its last segments, or by URL."""
 
     resources: Annotated[Texts, Field(min_length=1)]
     at_least: Count | None = None
@@ -184,7 +184,7 @@ class TraceCheck(Part):
 
 
 class TaskCheck(Part):
-    """A task that must be in the plan, at any level."""
+    """An expected task of the plan, at any level."""
 
     name: Text
     status: Text | None = None
@@ -231,7 +231,7 @@ class JudgeCheck(Part):
     votes: Annotated[int, Field(ge=1, le=99)] = 1
     """The number of votes, of which the majority decides."""
     script: tuple[Any, ...] = ()
-    """The verdicts of a scripted judge, one for each vote."""
+    """Verdicts of a scripted judge, one per vote."""
 
     @field_validator("votes")
     @classmethod
@@ -245,19 +245,19 @@ class Expectation(Part):
     """The expectations of a turn, or of a whole conversation."""
 
     calls: tuple[Annotated[CallCheck, _expand("name")], ...] | None = None
-    """Calls that must have been made; an empty list means that no tool may be called."""
+    """Expected tool calls; an empty list means that no tool may be called."""
     in_order: bool = False
-    """Whether these calls come one after the other; others may be between them."""
+    """Whether these calls must occur in this order; others may be between them."""
     other_calls: bool = True
-    """Whether there may be calls that are not listed."""
+    """Whether calls that are not listed are allowed."""
     not_called: Texts = ()
-    """Tools of which no call may be made."""
+    """Tools that must not be called; `*` is a wildcard."""
     recalls: Annotated[ResourceCheck, _expand("resources")] | None = None
     text: TextExpectation | None = None
     answered_by: Text | None = None
     """The assistant that gives the final answer."""
     asks: tuple[TextExpectation, ...] | None = None
-    """Questions to the person; an empty list means that nothing may be asked."""
+    """Expected questions to the user; an empty list means that none may be asked."""
     state: Json | None = None
     """Expected fields of the state; others are allowed."""
     trace: Annotated[
@@ -276,7 +276,7 @@ class Expectation(Part):
 
 
 class ScriptedCall(Part):
-    """A call that a scripted model makes."""
+    """A tool call by a scripted model."""
 
     name: Text
     arguments: Any = Field(default_factory=dict[str, Any])
@@ -384,10 +384,10 @@ class Options(Part):
     tools: tuple[ToolStub, ...] = ()
     """The tools of the page."""
     stubs: tuple[ToolStub, ...] = ()
-    """Tools in place of those of the server that have their names."""
+    """Replacements for the server tools of the same names, or additional server tools."""
     tags: Texts = ()
     models: Texts = ()
-    """Models with each of which it is played; by default, the agent's own."""
+    """The scenario is played with each of these models; by default, with the agent's own."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 1
     pass_rate: Rate = 1.0
     """The fraction of the repetitions that must pass."""
@@ -403,12 +403,12 @@ class Scenario(Options):
     skip: Text | None = None
     """The reason to skip the scenario."""
     say: Text | None = None
-    """The only turn, in short."""
+    """Shorthand for a single turn."""
     answers: tuple[Any, ...] = ()
     turns: tuple[Turn, ...] = ()
     script: Script = ()
     expect: Expectation = Expectation()
-    """Of the conversation as a whole."""
+    """Expectations of the conversation as a whole."""
 
     @model_validator(mode="after")
     def _check_turns(self) -> "Scenario":
@@ -420,17 +420,17 @@ class Scenario(Options):
 
     @property
     def conversation(self) -> Sequence[Turn]:
-        """The turns, however they are written."""
+        """The turns, including the one written as `say`."""
         return self.turns or (Turn(say=self.say or "", answers=self.answers),)
 
     @property
     def is_scripted(self) -> bool:
-        """Whether the model's answers are in the file."""
+        """Whether the file contains answers for the model."""
         return bool(self.script) or any(turn.script for turn in self.turns)
 
 
 class ScenarioFile(Part):
-    """A file of scenarios. Its values are those of JSON: a day is text, for models write it so."""
+    """A scenario file. Values are converted to JSON types; dates become text, as models write."""
 
     defaults: Options = Options()
     """Defaults for all scenarios of the file."""

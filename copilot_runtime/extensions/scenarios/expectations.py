@@ -40,7 +40,7 @@ class Failure:
     expected: str
     actual: str
     turn: int | None = None
-    """The number of the turn, from 1; None for the conversation as a whole."""
+    """The turn number, from 1; `None` for the conversation as a whole."""
 
 
 def find_failures(expect: Expectation, record: TurnRecord) -> Iterator[Failure]:
@@ -153,7 +153,7 @@ def _describe_call(check: CallCheck) -> str:
 
 
 def _is_in_order(checks: Sequence[CallCheck], calls: Sequence[ToolCall]) -> bool:
-    """Return whether calls that fit come one after the other, whatever is between them."""
+    """Return `True` if matching calls occur in the order of the checks."""
     left = iter(calls)
     return all(any(_fits(check, call) for call in left) for check in checks)
 
@@ -182,12 +182,12 @@ def _check_resources(check: ResourceCheck, record: TurnRecord) -> Iterator[Failu
 
 
 def _is_resource(pattern: str, name: str) -> bool:
-    """Return whether a pattern is a name, or a whole end of it; `*` stands for anything."""
+    """Return `True` if a pattern matches a name or its last segments; `*` is a wildcard."""
     return any(fnmatchcase(name, f"{start}{pattern}") for start in ("", "*/", "*#", "*.", "*:"))
 
 
 def _mentions(text: str, id: str) -> bool:
-    """Return whether a text has an identifier as a whole: not as the beginning of another."""
+    """Return `True` if a text contains an identifier, but not as a prefix of a longer one."""
     for match in re.finditer(re.escape(id), text):
         behind = text[match.end() : match.end() + 1]
         if not (behind.isalnum() or behind in ("-", "_")):
@@ -285,7 +285,7 @@ def _check_limits(limits: Limits, record: TurnRecord) -> Iterator[Failure]:
 def _finds(query: str, value: Any) -> bool:
     try:
         return _is_something(_evaluate(query, value))
-    except CopilotError:  # a function that gets a wrong type finds nothing
+    except CopilotError:  # a function with an argument of a wrong type counts as no result
         return False
 
 

@@ -1,10 +1,10 @@
-"""Tests of scenarios with models, tools and people that play a part; commands alone."""
+"""Scenario tests with scripted models, tool stubs and scripted answers of users."""
 
 from copilot_runtime.app.extension import Extension
 
 
 class ScenariosExtension(Extension):
-    """Adds nothing to a runtime: `copilot-runtime test` runs one."""
+    """Adds only the command `copilot-runtime test`, and nothing to a runtime."""
 
     name = "scenarios"
     requires = ("tracing", "knowledge", "assistants", "planner")

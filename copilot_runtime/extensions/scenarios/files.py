@@ -1,4 +1,4 @@
-"""Finds files of scenarios, and reads them."""
+"""Find and parse scenario files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class Place:
 
 
 def load_scenarios(paths: Sequence[Path]) -> list[Place]:
-    """Return all scenarios of files and folders, in the order of their names.
+    """Return all scenarios of files and folders; the files of a folder are sorted by name.
 
     Raises `ConfigurationFailed` with the errors of all files, or if there is no scenario.
     """

@@ -44,13 +44,13 @@ _WORDS = {
     **dict.fromkeys(("true", "yes", "pass", "passed", "1"), True),
     **dict.fromkeys(("false", "no", "fail", "failed", "0"), False),
 }
-"""How models write a boolean."""
+"""Texts that models use for a boolean."""
 _FIELDS = ("passed", "pass", "verdict", "result")
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A verdict of a model."""
+    """A verdict by the judge model."""
 
     passed: bool
     reason: str
@@ -59,9 +59,9 @@ class Vote:
 async def judge(
     check: JudgeCheck, records: Sequence[TurnRecord], adapter: Adapter
 ) -> tuple[Sequence[Vote], Sequence[Failure]]:
-    """Return the votes of a model, and a failure if the majority is against the conversation.
+    """Return the votes of the judge model, and a failure if the majority rejects the conversation.
 
-    Raises `CopilotError` for a model that fails, or gives no verdict when asked twice.
+    Raises `CopilotError` if the model fails, or gives no verdict after one retry.
     """
     question = _describe(check, records)
     votes: list[Vote] = []
@@ -76,7 +76,7 @@ async def judge(
 
 
 def _is_decided(votes: Sequence[Vote], count: int) -> bool:
-    """Return whether further votes would change nothing."""
+    """Return `True` if further votes cannot change the majority."""
     passed = sum(vote.passed for vote in votes)
     return 2 * max(passed, len(votes) - passed) > count
 
@@ -100,7 +100,7 @@ async def _vote(question: str, adapter: Adapter) -> Vote:
 
 
 async def _request(messages: Sequence[Message], adapter: Adapter) -> tuple[str, str]:
-    """Return the arguments of the model's call, and the text that it writes."""
+    """Return the arguments of the model's tool call and its text, each empty if there is none."""
     arguments: list[str] = []
     text: list[str] = []
     request = ChatRequest(messages=[*messages], actions=[_TOOL], message_id=new_id())
@@ -119,7 +119,7 @@ async def _request(messages: Sequence[Message], adapter: Adapter) -> tuple[str, 
 
 
 def _list_objects(arguments: str, text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield JSON objects of an answer: of its call, of the whole text, of parts of the text."""
+    """Yield the JSON objects of the tool call, of the whole text, and of parts of the text."""
     yield parse_object(arguments)
     yield parse_object(text.strip())
     for part in re.findall(r"\{[^{}]*\}", text):

@@ -1,4 +1,4 @@
-"""Directs requests to models: to the script of a file, to the tested model, or to their own."""
+"""Route model requests to a script, to the tested model, or to the original model."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -44,10 +44,10 @@ class _Answer:
 
 
 class ScriptPlayer:
-    """Answers requests to models.
+    """Answers model requests from a script.
 
-    The first answer that is left is taken whose `when` fits the request. Its ids are made of its
-    number, so that they are the same in each run.
+    A request gets the first remaining answer whose `when` matches it. Identifiers are derived from
+    the request number, so that they are the same in each run.
     """
 
     def __init__(self) -> None:
@@ -252,7 +252,7 @@ class AttemptModels:
 
 
 class ModelRouter:
-    """Stands before the adapters of an application while its scenarios are played.
+    """Intercepts the requests to an application's adapters while scenarios are played.
 
     Args:
         adapters: Those of the application.
@@ -283,7 +283,7 @@ class ModelRouter:
             del self._attempts[thread_id]
 
     def _find_models(self, thread_id: str = "") -> AttemptModels | None:
-        """Return the attempt of a request: by its task, its thread, or the trace of its span."""
+        """Return the attempt's models by task, by thread, or by the current trace, or `None`."""
         models = _CURRENT.get(None) or self._attempts.get(thread_id)
         return models or self._attempts.get(self._find_thread())
 
@@ -342,7 +342,7 @@ class ModelRouter:
 
 
 class _Methods:
-    """The methods of an adapter as they are now, whatever takes their place later."""
+    """The original methods of an adapter, bound before they are replaced."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.stream = adapter.stream
@@ -352,7 +352,7 @@ class _Methods:
 
 
 def list_adapters(parts: Sequence[object]) -> list[Adapter]:
-    """Return the adapters that agents and others have, the innermost of those in each other."""
+    """Return the distinct adapters of agents and other objects; wrappers are unwrapped."""
     found: dict[int, Adapter] = {}
     for part in parts:
         for adapter in _find_adapters(part):
@@ -374,7 +374,7 @@ async def _play(script: ScriptPlayer, request: ChatRequest) -> Events:
 
 
 def _count(spending: Spending, usage: Usage) -> bool:
-    """Add the tokens of an answer; return whether its price is known."""
+    """Add the tokens and cost of an answer; return `True` if its price is known."""
     spending.input_tokens += usage.input_tokens or 0
     spending.output_tokens += usage.output_tokens or 0
     dollars = price_usage(usage)

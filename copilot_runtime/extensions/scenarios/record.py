@@ -31,17 +31,17 @@ class RunFailure:
 
 @dataclass(slots=True)
 class FoundResource:
-    """A resource that was found, with the other names by which a file may call it."""
+    """A retrieved resource, with the names that a scenario file may use for it."""
 
     id: str
     title: str = ""
     url: str = ""
     subjects: Sequence[str] = ()
-    """The IRIs of the things that it is about."""
+    """The IRIs of its subjects."""
 
     @property
     def names(self) -> Sequence[str]:
-        """All its names."""
+        """Its identifier, URL, title and subjects, without empty ones."""
         return [name for name in (self.id, self.url, self.title, *self.subjects) if name]
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class TurnRecord:
     calls: Sequence[ToolCall] = ()
     questions: Sequence[str] = ()
     resources: Sequence[FoundResource] = ()
-    """Those that were shown as sources, or are in results of searches."""
+    """Resources shown as sources, or contained in search results."""
     answered_by: str = DEFAULT_AGENT
     state: Any = None
     plan: Any = None
@@ -69,7 +69,7 @@ class TurnRecord:
 
     @property
     def results(self) -> Sequence[str]:
-        """The results of calls, also of those that only the trace has."""
+        """The results of tool calls, including those that only the trace contains."""
         texts = [call.result for call in self.calls if call.result is not None]
         for span in self.spans:
             result = span.get("content", {}).get(semconv.TOOL_CALL_RESULT)

@@ -38,7 +38,7 @@ class Result:
 
     @property
     def pass_count(self) -> int:
-        """How many attempts passed."""
+        """The number of attempts that passed."""
         return sum(attempt.outcome == "passed" for attempt in self.attempts)
 
     @property
@@ -76,7 +76,7 @@ class Report:
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing failed, and all was played."""
+        """Whether no scenario failed, and the run was not interrupted."""
         return not self.is_interrupted and not (self.count("failed") or self.count("error"))
 
     def count(self, outcome: Outcome) -> int:
@@ -141,7 +141,7 @@ def list_rows(report: Report) -> Iterator[Sequence[str]]:
 
 
 def describe_totals(report: Report) -> str:
-    """Return the numbers of scenarios by their outcomes, in a line."""
+    """Return the number of scenarios per outcome, as one line of text."""
     outcomes: Sequence[tuple[Outcome, str]] = (
         ("passed", "passed"),
         ("failed", "failed"),
@@ -178,7 +178,7 @@ def describe_attempt(attempt: Attempt) -> Iterator[str]:
 
 
 def _name_turn(failure: Failure, attempt: Attempt) -> str:
-    """Return in which turn something was not as expected, if there is more than one."""
+    """Return the turn of a failure as text; empty if there is only one turn."""
     return f" (turn {failure.turn})" if failure.turn and len(attempt.turns) > 1 else ""
 
 
@@ -344,7 +344,7 @@ def _summarize(result: Result) -> str:
 
 
 def _format_seconds(results: Sequence[Result]) -> str:
-    """Return how long scenarios took; those of scripted ones say nothing and differ each time."""
+    """Return the total duration of the attempts; scripted ones count as 0 for stable reports."""
     attempts = [attempt for result in results for attempt in result.attempts]
     return f"{sum(it.seconds for it in attempts if not it.is_scripted):.3f}"
 
@@ -354,7 +354,7 @@ def _join(cells: Sequence[str]) -> str:
 
 
 def _hide_ids(text: str, attempt: Attempt) -> str:
-    """Return a text without the id of the thread, which is another one each time."""
+    """Replace the thread identifier, which differs in each run, by a placeholder."""
     return text.replace(attempt.thread_id, "<thread>") if attempt.thread_id else text
 
 
@@ -371,7 +371,7 @@ def _hide_in(value: Any, attempt: Attempt) -> Any:
 
 
 def encode_suites(suites: ElementTree.Element) -> str:
-    """Return `testsuites` as a document."""
+    """Return a `testsuites` element as an XML document."""
     ElementTree.indent(suites)
     text = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'

@@ -1,6 +1,6 @@
-"""Plays all scenarios, with each model and as often as they say, several at a time.
+"""Play scenarios in parallel, with each of their models and with repetitions.
 
-With `--offline`, connections of this process are refused, so that a test shows that it needs none.
+With `--offline`, connections of this process are refused, which proves that tests need none.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Progress:
     total: int
     failed: int
     name: str
-    """The scenario that was played last."""
+    """Name of the scenario played last."""
 
 
 async def run_scenarios(
@@ -110,9 +110,9 @@ class _Network:
 
 @contextmanager
 def refuse_network() -> Generator[None]:
-    """Let every connection to another address fail; those to files, such as of SQLite, do not.
+    """Refuse all connections over IPv4 and IPv6; Unix sockets still work.
 
-    Code that makes its connections without Python's sockets, such as gRPC's, is not seen.
+    Connections that do not use Python's sockets, such as gRPC's, are not detected.
     """
     if not _Network.is_watched:
         sys.addaudithook(_refuse)

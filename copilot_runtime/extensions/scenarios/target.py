@@ -53,12 +53,12 @@ class LocalTarget:
 
     Args:
         found: The application.
-        runtime: The runtime in it, if it is known: without one, no model can be replaced, and no
-            trace be read.
+        runtime: Its runtime, or `None` if it is unknown: then models cannot be replaced, and
+            traces cannot be read.
         path: The path of the runtime in the application.
-        is_offline: Whether no model may be requested but scripted ones.
-        signs_in: Whether scenarios say who is signed in.
-        timeout: Seconds that its start, its end and each request may take.
+        is_offline: Whether only scripted models may be requested.
+        signs_in: Whether scenarios name the authenticated user.
+        timeout: Timeout of startup, shutdown and each request, in seconds.
     """
 
     is_local = True
@@ -88,7 +88,7 @@ class LocalTarget:
 
     @property
     def adapter(self) -> Adapter | None:
-        """The model of the plain chat."""
+        """The adapter of the plain chat, or `None` if the runtime is unknown."""
         return None if self._runtime is None else self._runtime.adapter
 
     @asynccontextmanager
@@ -96,10 +96,10 @@ class LocalTarget:
         """Start the application, and stop it at the end of the block."""
         runtime = self._runtime
         if runtime is not None:
-            runtime.runtime.sources[:] = [self._tools]  # in place: others have this list, too
+            runtime.runtime.sources[:] = [self._tools]  # in place: the list is shared
             if self._signs_in:
                 _sign_in_by_scenario(runtime)
-            runtime.conversations.naming.namer = None  # a name of a thread is no answer of a script
+            runtime.conversations.naming.namer = None  # scripts have no answer for thread titles
             if (knowledge := runtime.find(Knowledge)) is not None:
                 knowledge.storage = OverlayStorage(knowledge.storage)
         with self._models.open(), self._spans.watch(runtime and runtime.telemetry):
@@ -125,7 +125,7 @@ class LocalTarget:
         if scenario.user is not None:
             if not isinstance(self._found, CopilotRuntime):
                 raise Misuse(
-                    "The application has its own sign-in, so that `user` cannot sign in.",
+                    "The application has its own authentication, so `user` has no effect.",
                     hint="Name a CopilotRuntime as the target, or send `headers` of a login.",
                 )
             _USER.set(scenario.user)
@@ -139,7 +139,7 @@ class LocalTarget:
         """Raise `Misuse` if the runtime is unknown."""
         if self._runtime is None:
             raise Misuse(
-                "No runtime is known in the application, so that its model cannot be replaced.",
+                "The application's runtime is unknown, so its model cannot be replaced.",
                 hint="Name its CopilotRuntime as the target, or play with --live.",
             )
 
@@ -148,7 +148,7 @@ class LocalTarget:
         store = getattr(self._runtime and self._runtime.telemetry, "store", None)
         if not isinstance(store, TraceStore):
             raise Misuse(
-                "The application keeps no traces, so that nothing can be expected of them.",
+                "The application stores no traces to check expectations against.",
                 hint="Name its CopilotRuntime as the target, with telemetry.store = memory.",
             )
         await self._spans.wait(client.thread_id)
@@ -198,7 +198,7 @@ class UrlTarget:
     def check_models(self) -> None:
         """Raise `Misuse`: the server chooses its models."""
         raise Misuse(
-            "A server that runs chooses its models itself, so that `models` cannot.",
+            "A running server chooses its own models, so `models` has no effect.",
             hint="Leave --url out: the application then runs in this process.",
         )
 
@@ -210,11 +210,11 @@ class UrlTarget:
         return nullcontext()
 
     def connect(self, scenario: Scenario, thread_id: str) -> Client:
-        """Return a conversation. Raises `Misuse` for a scenario with a `user`."""
+        """Return a client for a scenario. Raises `Misuse` if the scenario has a `user`."""
         assert self._client is not None, "the target is open"
         if scenario.user is not None:
             raise Misuse(
-                "A server that runs signs people in itself, so that `user` cannot.",
+                "A running server authenticates its own users, so `user` has no effect.",
                 hint="Send `headers` of a login.",
             )
         return _connect(self._client, scenario, thread_id)
@@ -234,7 +234,7 @@ class UrlTarget:
         answer = await client.request("POST", f"{client.path}/traces/query", body)
         if answer.status != 200:
             raise Misuse(
-                f"The server does not let its traces be read: it answers {answer.status}.",
+                f"The server refuses to return its traces: HTTP {answer.status}.",
                 hint="The setting telemetry.operators of the server names who may read them.",
             )
         return [span for trace in answer.json()["traces"] for span in trace["spans"]]
@@ -305,12 +305,12 @@ class _SpanWatch:
     def __init__(self) -> None:
         self._open: dict[int, Span] = {}
         self._threads: dict[str, str] = {}
-        """Threads by the ids of traces."""
+        """Thread identifiers by trace id."""
         self._changed = asyncio.Event()
 
     @contextmanager
     def watch(self, telemetry: Telemetry | None) -> Generator[None]:
-        """Watch the spans of a telemetry."""
+        """Track the spans of a telemetry instance until exit."""
         loop = asyncio.get_running_loop()
 
         def listen(span: Span, phase: Phase) -> None:
@@ -328,7 +328,7 @@ class _SpanWatch:
             end()
 
     def find_thread(self) -> str:
-        """Return the thread in whose trace the current task works; empty if that is unknown."""
+        """Return the thread of the current task's trace; empty if it is unknown."""
         return self._threads.get(find_current_span().trace_id, "")
 
     def _list_threads(self) -> Sequence[Any]:
@@ -362,7 +362,7 @@ def build_tool(stub: ToolStub, *, in_browser: bool) -> Action:
 
 
 class StubbedSource(ActionSource):
-    """The actions of other sources, some of them replaced in the threads of some scenarios."""
+    """The actions of other sources, with replacements by thread."""
 
     def __init__(self, sources: Sequence[ActionSource]) -> None:
         self._sources = sources

@@ -1,4 +1,4 @@
-"""Compares values, searches texts, and writes values as a report can show them."""
+"""Compare values, search texts with a time limit, and format values for reports."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ def shorten(text: str, length: int = _LONGEST) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as JSON."""
+    """Return a value as JSON, or its `repr` if JSON cannot represent it."""
     try:
         return dumps(value).decode()
     except (TypeError, ValueError):
@@ -68,14 +68,14 @@ class PatternTimeout(Exception):
 
 
 def search_pattern(pattern: str, text: str) -> bool:
-    """Return whether a pattern is somewhere in a text. Raises `PatternTimeout`."""
+    """Return `True` if a pattern matches anywhere in a text. Raises `PatternTimeout`."""
     with _limit_time():
         return re.search(pattern, text) is not None
 
 
 @contextmanager
 def _limit_time() -> Generator[None]:
-    """End what takes too long, where this system and this thread can: `re` looks for signals."""
+    """Interrupt the block after `SECONDS` if a timer is available, as `re` checks for signals."""
     if not _has_timer():
         yield
         return

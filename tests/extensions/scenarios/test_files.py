@@ -46,11 +46,11 @@ def find_mistakes(path: Path, text: str) -> list[str]:
         ),
         (
             "scenarios:\n- name: x\n  say: a\n  expect:\n    text: {matches: '('}",
-            "5: scenarios.0.expect.text.matches: '(' is no regular expression",
+            "5: scenarios.0.expect.text.matches: '(' is not a regular expression",
         ),
         (
             "scenarios:\n- name: x\n  say: a\n  expect:\n    trace: '[?'",
-            "5: scenarios.0.expect.trace: '[?' is no JMESPath",
+            "5: scenarios.0.expect.trace: '[?' is not a JMESPath",
         ),
         (
             "scenarios:\n- name: x\n  say: a\n  expect: {text: 1900}",
@@ -93,9 +93,9 @@ def find_mistakes(path: Path, text: str) -> list[str]:
         ("scenarios: &a [*a]", "1: a value contains itself."),
         (
             "scenarios:\n- name: x\n  say: a\n  state: {a: !!binary aGVsbG8=}",
-            "1: there is a value of bytes (!!binary), which is no JSON",
+            "1: a value of bytes (!!binary) is not valid JSON",
         ),
-        ("scenarios:\n- name: x\n  say: a\n  state: .nan", "1: the number nan is no JSON"),
+        ("scenarios:\n- name: x\n  say: a\n  state: .nan", "1: the number nan is not valid JSON"),
         ("defaults: {pass_rate: 2}\nscenarios: [{name: x, say: a}]", "1: defaults.pass_rate: "),
     ],
 )

@@ -330,9 +330,9 @@ def test_an_application_whose_runtime_is_unknown_takes_no_script(play: Play) -> 
     outcome = play(text, "--path", "/api/copilotkit", app=app)
     scripted, own, trace, recalls = (it["attempts"][0] for it in outcome.report["scenarios"])
 
-    assert scripted["error"].startswith("No runtime is known in the application")
+    assert scripted["error"].startswith("The application's runtime is unknown")
     assert own["outcome"] == recalls["outcome"] == "passed"
-    assert trace["error"].startswith("The application keeps no traces")
+    assert trace["error"].startswith("The application stores no traces")
 
 
 LIVES = """
@@ -360,7 +360,7 @@ def test_an_application_that_does_not_end_well_changes_no_report(play: Play) -> 
     outcome = play(THREE, app=LIVES.replace("STEPS", "yield; raise KeyError('no database')"))
 
     assert outcome.status == 0
-    assert "The application did not end well:" in outcome.output
+    assert "The application failed to shut down:" in outcome.output
     assert outcome.report["passed"] == 4
 
 
@@ -414,8 +414,8 @@ async def test_a_server_that_runs_is_tested_by_its_url(play: Play, tmp_path: Pat
 
     assert outcome.attempt["turns"][0]["text"], outcome.output
     assert outcome.attempt["error"] == "'demo' has no choice of models."
-    assert "A server that runs signs people in itself" in outcome.output
-    assert "A server that runs chooses its models itself" in outcome.output
+    assert "A running server authenticates its own users" in outcome.output
+    assert "A running server chooses its own models" in outcome.output
     limits = outcome.report["scenarios"][3]["attempts"][0]
     assert [(it["name"], it["actual"]) for it in limits["failures"]] == [("limits.requests", "1")]
 
@@ -436,7 +436,7 @@ async def test_a_server_whose_traces_are_secret_is_tested_without_them(play: Pla
         outcome = await asyncio.to_thread(play, text, "--url", url, app=None)
 
     assert [it["outcome"] for it in outcome.report["scenarios"]] == ["passed", "error", "error"]
-    assert "The server does not let its traces be read" in outcome.output
+    assert "The server refuses to return its traces" in outcome.output
 
 
 def test_a_server_that_is_not_there_is_an_error(play: Play) -> None:

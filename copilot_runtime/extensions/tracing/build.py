@@ -134,7 +134,7 @@ class ExportingTelemetry(LocalTelemetry):
             return
         try:
             self._mirror = connect(self)
-        except Exception:  # telemetry breaks nothing
+        except Exception:  # telemetry must not break the server
             logger.exception("OpenTelemetry's SDK cannot be used: nothing is exported")
         if self._mirror is not None:
             self._record_all = self._record_twice

@@ -1,4 +1,4 @@
-"""Spans and metrics of runs, their store, their export, and the pages and routes to read them."""
+"""Traces and metrics of runs: storage, export, console pages and routes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

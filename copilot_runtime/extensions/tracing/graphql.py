@@ -1,4 +1,4 @@
-"""Traces in GraphQL, for operators: what REST has, by the same rule.
+"""Traces in GraphQL, for operators, with the same data and permissions as REST.
 
 If no user may read traces, the schema has none of these fields and this module is not imported.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MOST_FIELDS = 5
 
 
-@strawberry.type(description="A trace in short; tokens and dollars are of requests to models")
+@strawberry.type(description="A trace summary; tokens and dollars are of requests to models")
 class TraceSummary:
     trace_id: str
     name: str
@@ -89,7 +89,7 @@ class Trace:
         return await render_spans(self.records, lambda: draw_waterfall(self.records, width=width))
 
 
-@strawberry.type(description="What all spans of one agent, model or tool have in common")
+@strawberry.type(description="Statistics of the spans of one agent, model or tool")
 class TraceGroup:
     name: str
     count: int
@@ -102,7 +102,7 @@ class TraceGroup:
     unpriced: int
 
 
-@strawberry.type(description="What traces have in common, by agent, model and tool")
+@strawberry.type(description="Statistics of traces, by agent, model and tool")
 class TraceStats:
     traces: int
     failed: int
@@ -112,13 +112,13 @@ class TraceStats:
     tools: list[TraceGroup]
 
 
-@strawberry.type(description="A span that has begun (start) or ended (end) just now")
+@strawberry.type(description="A span that has just started (phase start) or ended (phase end)")
 class LiveSpan:
     phase: str
     span: JSONObject
 
 
-@strawberry.input(description="Which traces are meant, as REST has it: since is 1h, or a time")
+@strawberry.input(description="A trace filter, as in REST: since is an age such as 1h, or a time")
 class TraceFilterInput:
     trace_id: str = ""
     resource_id: str = ""
@@ -136,7 +136,7 @@ class TraceFilterInput:
 
 @strawberry.type
 class TraceQuery:
-    @strawberry.field(description="Traces in short, the newest first. With a JMESPath, no pages")
+    @strawberry.field(description="Trace summaries, the newest first. A JMESPath disables paging")
     async def traces(
         self,
         info: CopilotInfo,
@@ -159,7 +159,7 @@ class TraceQuery:
         more = page[-1].trace_id if len(rows) > limit else None
         return TracePage(traces=[*map(_build_summary, page)], next=more)
 
-    @strawberry.field(description="One trace; null without one")
+    @strawberry.field(description="The trace with this id, or null")
     async def trace(self, info: CopilotInfo, id: str) -> Trace | None:
         spans = await _require(info.context).find_store().get_trace(id)
         summary = await render_spans(spans, lambda: summarize_trace(spans))
@@ -190,8 +190,8 @@ class TraceQuery:
 @strawberry.type
 class TraceSubscription:
     @strawberry.subscription(
-        description="Spans as they begin and end, of one trace or thread, or all. A reader that "
-        "does not keep up is let go"
+        description="Spans as they start and end, of one trace or thread, or all. A reader that "
+        "falls behind is disconnected"
     )
     async def spans(
         self, info: CopilotInfo, trace_id: str = "", thread_id: str = ""

@@ -1,7 +1,7 @@
-"""Traces as sequence diagrams of Mermaid: who called whom, in which order, and what came back.
+"""Render traces as Mermaid sequence diagrams of calls and their responses.
 
-Agents, models and tools take part, and so do the services of remote procedure calls, as Copilot-LD
-traces them: a client's span `service_name` → `rpc_service` with the server's span below it.
+Participants are agents, models, tools, and the services of remote procedure calls, as Copilot-LD
+traces them: a client's span `service_name` → `rpc_service` with the server's span as a child.
 """
 
 import re
@@ -21,7 +21,7 @@ MOST_CALLS = 300
 """Maximum number of calls in a diagram that stays readable."""
 
 _FIRST = ("cli", "agent", "memory", "llm", "tool", "graph", "vector")
-"""The order of the services of Copilot-LD; others stand behind them, as they come."""
+"""The order of Copilot-LD's services; other participants follow in order of appearance."""
 _CLIENT, _SERVER = 3, 2
 _STATUSES = {0: "UNSET", 1: "OK", 2: "ERROR"}
 _PLAIN = re.compile(r"\w+", re.ASCII)

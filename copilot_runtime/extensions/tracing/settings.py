@@ -1,4 +1,4 @@
-"""The section of the settings for what is kept of runs, and what is exported."""
+"""The settings section `telemetry`: traces, metrics, and their export."""
 
 import re
 from collections.abc import Mapping
@@ -39,11 +39,9 @@ WORKERS_TRACES = ".copilot/traces.db"
 
 
 class TelemetrySettings(Section):
-    """What is kept of runs, and what is exported. Runs are traced unless `enabled` is false."""
+    """Storage and export of telemetry. Runs are traced unless `enabled` is false."""
 
-    enabled: bool = Field(
-        default=True, description="Whether runs are traced, and what they do is counted."
-    )
+    enabled: bool = Field(default=True, description="Whether to record traces and metrics of runs.")
     store: Annotated[
         str,
         check_match(
@@ -58,28 +56,29 @@ class TelemetrySettings(Section):
         default=7 * 86_400, description="Seconds after which a trace is deleted; 0 for never."
     )
     max_traces: Count = Field(
-        default=100_000, description="Most traces in a file; in memory, there are at most 1000."
+        default=100_000, description="Maximum number of traces in a file; in memory, at most 1000."
     )
     content: Literal["none", "local", "export"] = Field(
         default="none",
-        description="What becomes of what people and models write: nothing of it is traced, it is "
-        "kept where traces are kept, or it is exported as well.",
+        description="Recording of message content: none, local (stored with the traces), or export "
+        "(exported as well).",
     )
     capture: Literal["span_only", "event_only", "span_and_event"] = Field(
         default="span_only",
-        description="Where exported content stands. No hook of OpenTelemetry uploads it elsewhere: "
-        "OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK is not read.",
+        description="Whether exported content is on spans, on events, or on both. OpenTelemetry's "
+        "completion hook, OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK, is not supported.",
     )
     inference_events: bool | None = Field(
         default=None,
-        description="Whether a request to a model is an event as well. Empty: if capture has them.",
+        description="Whether model requests are also emitted as events. Empty: if content is "
+        "exported on events.",
     )
     identity: bool = Field(
-        default=False, description="Whether exported spans say who asked, and on which machine."
+        default=False, description="Whether exported spans contain the user and the host."
     )
     semconv: Literal["released", "head", "dual"] = Field(
         default="released",
-        description="Whose names of metrics: those that were released, those to come, or both.",
+        description="Semantic conventions of metric names: released, head, or dual for both.",
     )
     export: bool | None = Field(
         default=None,
@@ -118,12 +117,12 @@ class TelemetrySettings(Section):
     )
     bridge: bool = Field(
         default=False,
-        description="Whether spans of frameworks in this process are traced as well where the host "
-        "program sets no provider: ours is then the one of the process.",
+        description="Whether to record spans of frameworks in this process if the host program "
+        "sets no tracer provider: ours is then installed for the process.",
     )
     http_spans: bool = Field(
         default=False,
-        description="Whether requests over HTTP are spans, too: with "
+        description="Whether to trace outgoing HTTP requests, with "
         "opentelemetry-instrumentation-httpx.",
     )
     file: str = Field(
@@ -133,18 +132,16 @@ class TelemetrySettings(Section):
     )
     content_form: Literal["structured", "json"] = Field(
         default="structured",
-        description="The form of content on exported spans: values with parts, or their JSON as a "
-        "text, which Arize Phoenix and others read.",
+        description="Format of content on exported spans: structured values, or a JSON string, as "
+        "Arize Phoenix and others require.",
     )
     max_attribute_chars: int = Field(
-        default=0, ge=0, description="Longest text of an exported attribute; 0 for any."
+        default=0, ge=0, description="Maximum length of exported attributes; 0 for no limit."
     )
     max_queue: Count = Field(
-        default=2048, description="Most spans that wait for a receiver; more are left out."
+        default=2048, description="Maximum number of queued spans; others are dropped."
     )
-    export_interval: Seconds = Field(
-        default=5, description="Seconds after which spans and events are sent."
-    )
+    export_interval: Seconds = Field(default=5, description="Interval between exports, in seconds.")
     sampler: Literal[
         "parentbased_always_on",
         "parentbased_always_off",
@@ -154,21 +151,22 @@ class TelemetrySettings(Section):
         "traceidratio",
     ] = Field(
         default="parentbased_always_on",
-        description="Which traces are exported, as OTEL_TRACES_SAMPLER has it. All are kept here.",
+        description="Sampler of exported traces, as in OTEL_TRACES_SAMPLER. All traces are stored.",
     )
     sampler_argument: str = Field(
         default="",
         pattern=r"^(0|1|0?\.\d+|[01]\.0*|0\.\d+)?$",
-        description="Share of the traces for the samplers with a ratio, such as 0.1.",
+        description="Sampling ratio of the ratio-based samplers, such as 0.1.",
     )
     service_name: str = Field(
-        default="copilot-runtime", min_length=1, description="What exported spans call this server."
+        default="copilot-runtime", min_length=1, description="Service name of exported spans."
     )
     resource_attributes: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
-        default={}, description="More about this server; as JSON in the environment."
+        default={}, description="Further resource attributes; as JSON in the environment."
     )
     log_level: Literal["critical", "error", "warning", "info", "debug"] | None = Field(
-        default=None, description="How much OpenTelemetry itself logs. Empty: as everything else."
+        default=None,
+        description="Log level of OpenTelemetry itself. Empty: the server's log level.",
     )
     metrics_endpoint: bool = Field(
         default=True,
@@ -181,11 +179,11 @@ class TelemetrySettings(Section):
     )
     receive: Literal["off", "loopback", "token"] = Field(
         default="loopback",
-        description="Who may send spans by OTLP to v1/traces: nobody, programs of this machine, or "
-        "whoever has the token.",
+        description="Who may send spans by OTLP to v1/traces: no client (off), programs on this "
+        "machine (loopback), or clients with the token.",
     )
     receive_token: Annotated[str, AfterValidator(check_secret)] = Field(
-        default="", description="That token, which programs send as a bearer.", repr=False
+        default="", description="Bearer token of these clients.", repr=False
     )
     operators: Words = Field(
         default=(),
@@ -233,7 +231,7 @@ class TelemetrySettings(Section):
 
     @model_validator(mode="after")
     def _find_origin(self, info: ValidationInfo) -> "TelemetrySettings":
-        """Note which kind of setting enabled the export, in the order of VS Code."""
+        """Record which kind of setting enabled the export, in the precedence of VS Code."""
         if info.context is not None or not self._enabled_via:
             self._enabled_via = self._describe_origin(getattr(info.context, "overrides", {}))
         return self
@@ -253,7 +251,7 @@ class TelemetrySettings(Section):
 
     @property
     def receives(self) -> bool:
-        """Whether spans of other processes are taken."""
+        """Whether spans of other processes are accepted."""
         return self.enabled and self.receive != "off"
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""The variables of others that say what becomes of telemetry, and which of them counts.
+"""Telemetry settings from environment variables of other programs, and their precedence.
 
-Highest first: COPILOT_OTEL_* as VS Code has them, our own COPILOT_TELEMETRY_*, TRACING_MODE with
-LANGFUSE_*, then OTEL_* as every program with OpenTelemetry has them, then the file.
+Highest first: COPILOT_OTEL_* as in VS Code, our own COPILOT_TELEMETRY_*, TRACING_MODE with
+LANGFUSE_*, the standard OTEL_* of OpenTelemetry, and then the settings file.
 """
 
 from base64 import b64encode
@@ -81,7 +81,7 @@ def own_variables() -> list[str]:
 
 
 def _level(text: str) -> str:
-    """Return a level as Python has it."""
+    """Return Python's name of a log level, in lower case."""
     return {"trace": "debug", "warn": "warning", "none": "critical"}.get(text.lower(), text.lower())
 
 
@@ -131,7 +131,7 @@ _NEIGHBOURS = frozenset(
         for name in ("ENDPOINT", "PROTOCOL", "HEADERS", "COMPRESSION", "TIMEOUT", "CERTIFICATE")
     ]
 )
-"""Names of the SDK that are like those above, and mean something else."""
+"""Variables of the SDK with similar names, which are not misspellings of the above."""
 
 
 def _read_plain(rules: Rules, environ: Mapping[str, str]) -> Iterator[Override]:
@@ -141,7 +141,7 @@ def _read_plain(rules: Rules, environ: Mapping[str, str]) -> Iterator[Override]:
 
 
 def _read_endpoints(environ: Mapping[str, str]) -> Iterator[Override]:
-    """Yield the addresses of single signals, which are complete."""
+    """Yield the endpoints of single signals, which are used unchanged."""
     variables = {signal: f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT" for signal in _SIGNALS}
     endpoints = {
         signal: text
@@ -153,7 +153,7 @@ def _read_endpoints(environ: Mapping[str, str]) -> Iterator[Override]:
 
 
 def _read_signals(section: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[Override]:
-    """Yield the signals without those whose exporter is `none`."""
+    """Yield the exported signals: all but those whose exporter is `none`."""
     off = [signal for signal, name in _SIGNALS.items() if environ.get(name, "").strip() == "none"]
     if off:
         before = section.get("signals", tuple(_SIGNALS))
@@ -182,7 +182,7 @@ def _read_mode(environ: Mapping[str, str]) -> Iterator[Override]:
 
 
 def _read_langfuse(environ: Mapping[str, str]) -> Iterator[Override]:
-    """Yield the receiver of Langfuse, which takes spans alone, and its key for that address."""
+    """Yield the endpoint and credentials of Langfuse, which accepts only spans."""
     if missing := [name for name in LANGFUSE_VARIABLES[:2] if not environ.get(name, "").strip()]:
         raise ConfigurationFailed(
             f"The environment variable {MODE} is 'langfuse', but {' and '.join(missing)} "
@@ -202,7 +202,7 @@ def _read_langfuse(environ: Mapping[str, str]) -> Iterator[Override]:
 
 
 def _read_capture(text: str) -> str:
-    """Return where content is captured: nothing for nowhere. `true` means on spans."""
+    """Parse the capture mode; `none` disables the export of content, and `true` means on spans."""
     name = text.lower()
     if name in _NO or name == "no_content":
         return "none"
@@ -233,7 +233,7 @@ def _read_switch(variable: str, text: str) -> bool:
 
 
 def _read_pairs(variable: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `name=value,name=value`, whose values are percent-encoded."""
+    """Parse a list such as `name=value,name=value`, with percent-encoded names and values."""
     pairs: dict[str, str] = {}
     for part in environ.get(variable, "").split(","):
         name, equals, value = part.strip().partition("=")
@@ -252,7 +252,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _reject_misspelt(environ: Mapping[str, str]) -> None:
-    """Raise `ConfigurationFailed` for a variable that is nearly one of those that are read."""
+    """Raise `ConfigurationFailed` for a misspelt variable name."""
     for variable in environ:
         if not variable.startswith(("OTEL_", "LANGFUSE_", "TRACING_")):
             continue

@@ -154,7 +154,7 @@ def test_an_id_that_means_several_is_refused(run: Run, store: str) -> None:
     StoreSource(store).add_spans(trip("a" * 31 + "b"))
     error = problem(run("show", "aaaa"))
     assert error.message.startswith("2 traces begin with 'aaaa': ")
-    assert error.hint == "Write more of the id."
+    assert error.hint == "Give a longer prefix."
 
 
 def test_a_jmespath_finds_traces(run: Run) -> None:
@@ -250,10 +250,10 @@ def test_spans_are_read_as_otlp(run: Run) -> None:
     assert read_messages(run("import", input=json.dumps(export))) == "Read 1 span of 1 trace.\n"
     assert "chat gpt-4o" in run("show", "cccc").stdout
     error = problem(run("import", input=json.dumps({"resourceSpans": 7})))
-    assert error.message == "Line 1 is no OTLP: resourceSpans is no list."
+    assert error.message == "Line 1 is not valid OTLP: resourceSpans is no list."
     del span["traceId"]
     error = problem(run("import", input=json.dumps(export)))
-    assert error.message.startswith("Line 1 has 1 wrong spans: The traceId of a span is not 32")
+    assert error.message.startswith("Line 1 has 1 invalid spans: The traceId of a span is not 32")
 
 
 def test_a_store_may_be_a_folder_of_json_lines(run: Run, tmp_path: Path) -> None:
@@ -265,10 +265,10 @@ def test_a_store_may_be_a_folder_of_json_lines(run: Run, tmp_path: Path) -> None
 @in_one_test(
     ("text", "said"),
     [
-        ("{}\nno", "Line 2 is no JSON."),
-        ('{"trace_id": ""}', "Line 1 is no span: trace_id is required."),
-        ("7", "Line 1 is no span: A span must be an object of JSON."),
-        ('{"spans": [7]}', "Line 1 is no span: A span must be an object of JSON."),
+        ("{}\nno", "Line 2 is not valid JSON."),
+        ('{"trace_id": ""}', "Line 1 is not a span: trace_id is required."),
+        ("7", "Line 1 is not a span: A span must be an object of JSON."),
+        ('{"spans": [7]}', "Line 1 is not a span: A span must be an object of JSON."),
     ],
 )
 def test_what_is_no_span_is_named_and_nothing_is_written(run: Run, text: str, said: str) -> None:
@@ -287,7 +287,7 @@ def test_all_traces_of_a_person_are_deleted(run: Run) -> None:
     assert read_messages(run("delete", "--user", "bob")) == "Deleted 0 traces.\n"
     assert read_messages(run("delete", "--user", "ann")) == "Deleted 1 trace.\n"
     assert [line.split()[1] for line in run("list").stdout.splitlines()[1:]] == [B]
-    assert problem(run("delete")).message == "Name traces by their ids, or a person by --user."
+    assert problem(run("delete")).message == "Give trace ids, or a user with --user."
 
 
 @in_one_test(
@@ -295,10 +295,10 @@ def test_all_traces_of_a_person_are_deleted(run: Run) -> None:
     [
         (["--store", "memory"], "in the memory of a server", "--url http://127.0.0.1:8000/graphql"),
         (["--store", "none"], "No traces are kept", "sqlite:PATH"),
-        (["--store", "redis:x"], "'redis:x' is no store of traces.", "sqlite:PATH"),
-        (["--store", "sqlite:"], "'sqlite:' is no store of traces.", "sqlite:PATH"),
+        (["--store", "redis:x"], "'redis:x' is not a trace store.", "sqlite:PATH"),
+        (["--store", "sqlite:"], "'sqlite:' is not a trace store.", "sqlite:PATH"),
         (["--store", "sqlite:gone.db"], "There is no file 'gone.db'.", "sqlite:traces.db"),
-        (["--url", "ftp://x"], "'ftp://x' is no URL of a runtime", ""),
+        (["--url", "ftp://x"], "'ftp://x' is not a runtime URL", ""),
         (["--url", "http://x", "--store", "sqlite:x"], "Give --url or --store, and not both.", ""),
         (["--url", "http://x", "-H", "nonsense"], "'nonsense' is no header", ""),
         (["--url", "127.0.0.1:9"], "There is no server at http://127.0.0.1:9", "serve"),
@@ -405,7 +405,7 @@ def test_another_server_is_told_apart_and_sends_nobody_elsewhere(run: Run) -> No
         root = f"{url}/"  # a runtime at the root, where its URL has a path
         page, moved = problem(run("list", "--url", root)), problem(run("stats", "--url", root))
         server.shutdown()
-    assert page.message == f"What {url} answers is no list of traces."
+    assert page.message == f"The response of {url} does not contain traces."
     assert moved.message == "302 It is at /traces."
 
 

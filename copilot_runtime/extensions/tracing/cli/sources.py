@@ -47,25 +47,25 @@ from copilot_runtime.security.loopback import is_loopback
 
 T = TypeVar("T")
 Values = Mapping[str, str]
-"""A filter as texts, by the names of `store/traces.py`."""
+"""A trace filter as texts by parameter name, as `parse_filter` reads them."""
 
 _PAGE = 200
 _POLL_SECONDS = 1.0
 _LATE = 60 * 10**9
 """Nanoseconds after its end within which a span written late is still reported."""
 _PATIENCE = 60.0
-"""Seconds for which a server may say nothing."""
+"""Timeout for a server's response, in seconds."""
 
 
 class StoreSource:
-    """Reads a store of traces, also while servers write there."""
+    """Reads a trace store, even while servers write to it."""
 
     def __init__(self, address: str, *, is_new: bool = False) -> None:
         self._address = address
         self._check(is_new=is_new)
 
     def list_traces(self, values: Values, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield traces in short, the newest first."""
+        """Yield encoded trace summaries, the newest first."""
         filter, before = parse_filter(values), ""
         while limit > 0:
             size = min(limit, _PAGE)
@@ -84,7 +84,7 @@ class StoreSource:
         return spans
 
     def query(self, query: str, values: Values, limit: int) -> list[list[Record]]:
-        """Return whole traces that a JMESPath matches, the newest first."""
+        """Return the spans of each trace that a JMESPath matches, the newest trace first."""
         from copilot_runtime.extensions.tracing.http.endpoint import group_traces
 
         filter = parse_filter(values)
@@ -106,7 +106,7 @@ class StoreSource:
             raise NotFound(f"There is no trace {trace_id[:100]!r} in {self._address}.")
 
     def add_spans(self, records: Sequence[Record]) -> None:
-        """Write spans."""
+        """Write spans to the store."""
 
         async def add(store: TraceStore) -> None:
             for record in records:
@@ -117,7 +117,7 @@ class StoreSource:
     async def _follow(self, values: Values) -> AsyncGenerator[Record, None]:
         store, since = self._open(), time_ns()
         written: dict[tuple[str, str], int] = {}
-        """When those spans ended that may be met again."""
+        """End times of the spans already yielded that may be read again."""
         try:
             while True:
                 now = time_ns()
@@ -153,7 +153,7 @@ class StoreSource:
         kind, _, place = self._address.partition(":")
         if kind == "memory":
             raise ConfigurationFailed(
-                "The traces are in the memory of a server, where no other program can read them.",
+                "The traces are in the memory of a server, which other programs cannot read.",
                 hint="Ask the server: --url http://127.0.0.1:8000/graphql. Or set telemetry.store "
                 "to sqlite:PATH. With --workers, they are in .copilot/traces.db of its folder.",
             )
@@ -164,7 +164,7 @@ class StoreSource:
             )
         if kind not in ("sqlite", "jsonl") or not place:
             raise ConfigurationFailed(
-                f"{self._address!r} is no store of traces.",
+                f"{self._address!r} is not a trace store.",
                 hint="Give --store sqlite:PATH or --store jsonl:FOLDER.",
             )
         if not is_new and not Path(place).exists():
@@ -174,14 +174,14 @@ class StoreSource:
 
 
 class ServerSource:
-    """Asks a running server, by the URL of its runtime: without a path, that is /graphql."""
+    """Reads traces from a running server by its runtime's URL; the default path is /graphql."""
 
     def __init__(self, url: str, headers: Sequence[str] = ()) -> None:
         url = url if "://" in url else f"http://{url}"
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationFailed(
-                f"{url!r} is no URL of a runtime, such as http://127.0.0.1:8000/graphql."
+                f"{url!r} is not a runtime URL, such as http://127.0.0.1:8000/graphql."
             )
         self._url = url.rstrip("/") if parts.path else f"{url}/graphql"
         self._headers = dict(map(split_header, headers))
@@ -190,7 +190,7 @@ class ServerSource:
         self._opener = build_opener(*direct, HTTPHandler, HTTPSHandler, _NoRedirects)
 
     def list_traces(self, values: Values, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield traces in short, the newest first."""
+        """Yield encoded trace summaries, the newest first."""
         before = ""
         while limit > 0:
             page = {**values, "limit": str(min(limit, _PAGE)), "before": before}
@@ -206,7 +206,7 @@ class ServerSource:
         return self._get(f"/{quote(trace_id, safe='')}")["spans"]
 
     def query(self, query: str, values: Values, limit: int) -> list[list[Record]]:
-        """Return whole traces that a JMESPath matches, the newest first."""
+        """Return the spans of each trace that a JMESPath matches, the newest trace first."""
         body = {"query": query, "limit": limit, **values}
         with self._ask("POST", "/query", json.dumps(body).encode()) as answer:
             return [it["spans"] for it in json.load(answer)["traces"]]
@@ -216,7 +216,7 @@ class ServerSource:
         return self._get("/stats", {**values, "limit": str(limit)})
 
     def tail(self, values: Values) -> Iterator[Record]:
-        """Yield spans as they end, until the server ends."""
+        """Yield spans as they end, until the server closes the stream."""
         query = {name: values[name] for name in ("trace_id", "thread_id") if values.get(name)}
         with self._ask("GET", f"/stream?{urlencode(query)}") as answer:
             name = ""
@@ -239,7 +239,9 @@ class ServerSource:
 
     @contextmanager
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Generator[HTTPResponse]:
-        """Lend the answer to a request. Raises `CopilotError` for what goes wrong until its end."""
+        """Send a request and yield its response. Raises `CopilotError` for network errors, error
+        statuses and invalid responses, also from the block.
+        """
         headers = {"content-type": "application/json", **self._headers}
         request = Request(f"{self._url}/traces{path}", body, headers, method=method)  # noqa: S310  # http or https
         try:
@@ -253,28 +255,28 @@ class ServerSource:
                 f"There is no server at {self._url}: {reason}.",
                 hint="Start it with `copilot-runtime serve`, or give its --url.",
             ) from None
-        except (ValueError, LookupError, TypeError):  # no JSON, or another one
+        except (ValueError, LookupError, TypeError):  # not JSON, or of another shape
             raise NetworkError(
-                f"What {self._url} answers is no list of traces.",
+                f"The response of {self._url} does not contain traces.",
                 hint="Give the URL of the runtime, as <CopilotKit runtimeUrl> has it.",
             ) from None
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Goes nowhere else: headers such as Authorization are for the server that was named."""
+    """Refuses redirects: headers such as Authorization are only for the given server."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Refuse to go on."""
+        """Return `None`: do not follow the redirect."""
 
 
 TraceSource = StoreSource | ServerSource
-"""Finds traces, wherever they are. Its answers are those of the REST routes."""
+"""A source of traces. Results have the format of the REST routes."""
 
 
 def open_source(
     settings: Settings, url: str | None, store: str | None, headers: Sequence[str] = ()
 ) -> TraceSource:
-    """Return a server by its URL, or else the store of an address or of the settings."""
+    """Return the server at `url`, or else the store `store`, by default that of the settings."""
     if url is not None:
         if store is not None:
             raise ConfigurationFailed("Give --url or --store, and not both.")
@@ -283,14 +285,14 @@ def open_source(
 
 
 def find_address(settings: Settings) -> str:
-    """Return where traces are: those that would be in memory may be in the file of workers."""
+    """Return the address of the store; with `memory`, it may be the file shared by workers."""
     kind, path = find_trace_place(settings)
     is_other = settings.telemetry.store == "memory" and kind == "sqlite"
     return f"sqlite:{path}" if is_other else settings.telemetry.store
 
 
 async def _list_since(store: TraceStore, values: Values, since: int) -> Sequence[str]:
-    """Return the ids of the traces in which something ended since a time, the oldest first."""
+    """Return the ids of the traces with a span that ended since a time, the oldest first."""
     filter, found = parse_filter({**values, "since": str(since)}), list[str]()
     while page := await store.list_traces(filter, limit=_PAGE, before=found[-1] if found else ""):
         found += [summary.trace_id for summary in page]
@@ -304,10 +306,10 @@ async def _list_page(
 
 
 def split_header(line: str) -> tuple[str, str]:
-    """Return name and value of a header. Raises `ConfigurationFailed`."""
+    """Return the name and value of a header. Raises `ConfigurationFailed`."""
     name, colon, value = line.partition(":")
     if not colon or not name.strip():
-        raise ConfigurationFailed(f"{line!r} is no header, such as 'Authorization: Bearer ...'.")
+        raise ConfigurationFailed(f"{line!r} is not a header, such as 'Authorization: Bearer ...'.")
     return name.strip(), value.strip()
 
 
@@ -330,7 +332,7 @@ def _explain(error: HTTPError, url: str) -> Exception:
 
 
 def _drive(spans: AsyncGenerator[Record, None]) -> Iterator[Record]:
-    """Yield in plain code what an async generator yields."""
+    """Iterate over an async generator from synchronous code."""
     with asyncio.Runner() as runner:
 
         async def step() -> Record:

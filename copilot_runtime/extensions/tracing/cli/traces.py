@@ -1,4 +1,4 @@
-"""`copilot-runtime traces`: find, read and compare what runs did."""
+"""`copilot-runtime traces`: find, read and compare traces."""
 
 import json
 import shutil
@@ -40,50 +40,46 @@ StoreOption = Annotated[
 ]
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", help="URL of a running server's runtime, in place of a store."),
+    typer.Option("--url", help="URL of a running runtime to read from instead."),
 ]
 HeaderOption = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", help="Header for that server, as 'Name: value'."),
 ]
 ThreadOption = Annotated[str, typer.Option("--thread", help="Only traces of this thread.")]
-AgentOption = Annotated[str, typer.Option("--agent", help="Only traces in which it acted.")]
-UserOption = Annotated[
-    str, typer.Option("--user", help="Only traces of runs that this person asked for.")
-]
+AgentOption = Annotated[str, typer.Option("--agent", help="Only traces of this agent.")]
+UserOption = Annotated[str, typer.Option("--user", help="Only traces of this user's runs.")]
 RunOption = Annotated[str, typer.Option("--run", help="Only the trace of this run.")]
 SinceOption = Annotated[
-    str, typer.Option("--since", help="A time ago, such as 15m, 2h, 7d; or a time by ISO 8601.")
+    str, typer.Option("--since", help="Start: an age such as 15m, 2h, 7d; or an ISO 8601 time.")
 ]
-UntilOption = Annotated[str, typer.Option("--until", help="The same, for when they began.")]
-ErrorsOption = Annotated[
-    bool, typer.Option("--errors", help="Only traces in which something failed.")
-]
+UntilOption = Annotated[str, typer.Option("--until", help="Latest start time, in the same form.")]
+ErrorsOption = Annotated[bool, typer.Option("--errors", help="Only traces with an error.")]
 RatingOption = Annotated[
     str, typer.Option("--rating", help="Only traces with this rating: up or down.")
 ]
 SlowerOption = Annotated[
-    str, typer.Option("--slower", help="Only traces that took so long: 2.5, 800ms.")
+    str, typer.Option("--slower", help="Minimum duration, such as 2.5 (seconds) or 800ms.")
 ]
 TextOption = Annotated[
     str,
     typer.Option(
         "--text",
-        help="Only traces with this in a span, a model, an error or an answer; or their id.",
+        help="Search text in spans, models, errors and answers; or a prefix of the trace id.",
     ),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Most traces.")]
-IdArgument = Annotated[str, typer.Argument(help="Its id, or the first characters of a recent one.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of traces.")]
+IdArgument = Annotated[str, typer.Argument(help="Trace id, or a prefix of a recent one.")]
 
 _MOST_ROWS = 100
 _MOST_DELETED = 1_000_000
 _RECENT = 1_000
-"""Traces among which one is found by the beginning of its id."""
+"""Number of the newest traces that are searched for an id prefix."""
 
 
 @traces.callback()
 def look_at_traces() -> None:
-    """Find, read and compare traces: what each run did, how long it took, what it cost.
+    """Find, read and compare traces of runs: their steps, durations and costs.
 
     \b
     copilot-runtime traces list --since 1h --errors
@@ -93,11 +89,12 @@ def look_at_traces() -> None:
     copilot-runtime traces tail --url http://127.0.0.1:8000/graphql
     copilot-runtime traces list --program main:runtime
 
-    They read the store of the setting telemetry.store, or of --store; or they ask a running
-    server, with --url. The setting is that of copilot.yml and the environment, or of a program with
-    Settings(...) of its own that --program names. A server keeps traces in its memory unless
-    telemetry.store is sqlite:PATH: then only --url sees them. With --workers, they are in
-    .copilot/traces.db, which is read then. All may be used while servers run.
+    The commands read the store of --store, by default that of the setting telemetry.store, or with
+    --url a running server. The setting comes from copilot.yml and the environment, or from the
+    Settings(...) of a program named by --program. By default, a server keeps traces in its memory,
+    which only --url can read; set telemetry.store to sqlite:PATH to keep them in a file. With
+    --workers, the default is the file .copilot/traces.db. All commands may be used while servers
+    run.
     """
 
 
@@ -108,7 +105,7 @@ def open_source(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> "TraceSource":
-    """Return where traces are read: a store, or a running server."""
+    """Return the source of traces: a store, or a running server."""
     from copilot_runtime.extensions.tracing.cli import sources as trace_sources
 
     settings = load_command_settings(program, config, has_notice=not url and not store)
@@ -135,7 +132,7 @@ def read_filter(
     slower: SlowerOption = "",
     text: TextOption = "",
 ) -> Mapping[str, str]:
-    """Return a filter as texts, checked: a server would say it in other words."""
+    """Return the filter as texts, validated here for better error messages than a server's."""
     from copilot_runtime.extensions.tracing.store.traces import (
         parse_filter,
         parse_seconds,
@@ -211,9 +208,7 @@ def show(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Write a sequence diagram of Mermaid.")
     ] = False,
-    every: Annotated[
-        bool, typer.Option("--all", help="Draw each span, however many there are.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Draw every span of a large trace.")] = False,
     as_json: JsonOption = False,
     source: "TraceSource",
 ) -> None:
@@ -224,8 +219,8 @@ def show(
     copilot-runtime traces show 4bf92f35 --mermaid > run.mmd
     copilot-runtime traces show 4bf92f35 --json | jq '.spans[].attributes'
 
-    What failed has a cross, and is red in a terminal. In a large trace, spans that are alike
-    share a line; --all draws each.
+    Failed spans have a cross, and are red in a terminal. In a large trace, similar spans share
+    a line unless --all is given.
     """
     spans = _find(source, trace_id)
     if as_json:
@@ -253,13 +248,15 @@ def show(
 @with_options(values=read_filter, source=open_source)
 def query(
     *,
-    expression: Annotated[str, typer.Argument(metavar="JMESPATH", help="For each trace.")],
+    expression: Annotated[
+        str, typer.Argument(metavar="JMESPATH", help="Query, evaluated per trace.")
+    ],
     values: Mapping[str, str],
     limit: LimitOption = 20,
     as_json: JsonOption = False,
     source: "TraceSource",
 ) -> None:
-    """Find traces by JMESPath. It is evaluated on the list of the spans of each trace.
+    """Find traces by a JMESPath, evaluated on the list of spans of each trace.
 
     \b
     copilot-runtime traces query '[?status.code == `2`]'
@@ -299,7 +296,9 @@ def query(
 def stats(
     *,
     values: Mapping[str, str],
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest traces to count.")] = 1000,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of newest traces to count.")
+    ] = 1000,
     as_json: JsonOption = False,
     source: "TraceSource",
 ) -> None:
@@ -346,7 +345,7 @@ def tail(
     copilot-runtime traces tail --url http://127.0.0.1:8000/graphql
     copilot-runtime traces tail --thread thread-1 --json | jq -r .name
 
-    A server tells them at once. A store is looked at once a second.
+    A server sends spans immediately. A store is polled once a second.
     """
 
     try:
@@ -382,8 +381,8 @@ def diff(
     \b
     copilot-runtime traces diff 4bf92f35 0af76519
 
-    A step only of A has a -, one only of B a +, and one whose tokens, error or answer differ
-    a ~. Answers are compared where content is kept.
+    Steps that are only in A are marked -, steps only in B +, and steps with different tokens,
+    errors or answers ~. Answers are compared if content is stored.
     """
     from dataclasses import asdict
 
@@ -402,22 +401,23 @@ def diff(
 def delete(
     *,
     trace_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="TRACE...", help="Their whole ids.")
+        list[str] | None, typer.Argument(metavar="TRACE...", help="Complete trace ids.")
     ] = None,
-    user: Annotated[str, typer.Option("--user", help="All traces of this person's runs.")] = "",
+    user: Annotated[str, typer.Option("--user", help="All traces of this user's runs.")] = "",
     source: "TraceSource",
 ) -> None:
-    """Delete traces for good.
+    """Delete traces permanently.
 
     \b
     copilot-runtime traces delete 4bf92f3577b34da6a3ce929d0e0e4736
     copilot-runtime traces delete --user ann
 
-    The setting telemetry.retention says after how many seconds they go by themselves.
+    The setting telemetry.retention is the age in seconds at which traces are deleted
+    automatically.
     """
 
     if not trace_ids and not user:
-        raise Misuse("Name traces by their ids, or a person by --user.")
+        raise Misuse("Give trace ids, or a user with --user.")
     ids = [*(trace_ids or ())]
     if user:
         ids += [it["trace_id"] for it in source.list_traces({"user": user}, _MOST_DELETED)]
@@ -431,13 +431,13 @@ def delete(
 def write_out(
     *,
     file: Annotated[
-        Path | None, typer.Argument(help="File to write; - or nothing is the standard output.")
+        Path | None, typer.Argument(help="File to write; default or -: standard output.")
     ] = None,
     values: Mapping[str, str],
     limit: LimitOption = 100_000,
     source: "TraceSource",
 ) -> None:
-    """Write traces as JSON Lines: a span a line, the newest trace first.
+    """Write traces as JSON Lines: one span per line, the newest trace first.
 
     \b
     copilot-runtime traces export --since 1d traces.jsonl
@@ -463,21 +463,20 @@ def write_out(
 @traces.command("import")
 def read_in(
     file: Annotated[
-        Path | None, typer.Argument(help="File to read; - or nothing is the standard input.")
+        Path | None, typer.Argument(help="File to read; default or -: standard input.")
     ] = None,
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Read spans into a store: JSON Lines that `export` wrote, `show --json`, OTLP's JSON, or the
-    file of VS Code's exporter.
+    """Import spans into a store: output of `export` or `show --json`, OTLP JSON, or a file of VS
+    Code's exporter.
 
     \b
     copilot-runtime traces import traces.jsonl --store sqlite:traces.db
     gunzip -c errors.jsonl.gz | copilot-runtime traces import --store sqlite:errors.db
 
-    The whole file is checked before anything is written. Spans that the store has already
-    are replaced.
+    The whole file is validated before spans are written. Existing spans are replaced.
     """
     from copilot_runtime.extensions.tracing.cli.sources import StoreSource, find_address
 
@@ -496,7 +495,7 @@ def read_in(
 
 
 def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
-    """Return the spans of a trace, which the beginning of its id may name."""
+    """Return the spans of a trace by its id, or by a unique prefix of a recent trace's id."""
     if len(trace_id) >= 32 or not trace_id:
         return source.get_trace(trace_id)
     found = [
@@ -507,7 +506,7 @@ def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
     if len(found) > 1:
         raise ConfigurationFailed(
             f"{len(found)} traces begin with {trace_id!r}: {', '.join(found[:3])} …",
-            hint="Write more of the id.",
+            hint="Give a longer prefix.",
         )
     return source.get_trace(found[0] if found else trace_id)
 
@@ -522,9 +521,9 @@ def _parse_spans(text: str) -> "Iterator[Record]":
             try:
                 batch = decode_spans(value, keeps_content=True)
             except OtlpError as error:
-                raise Misuse(f"Line {number} is no OTLP: {error}") from None
+                raise Misuse(f"Line {number} is not valid OTLP: {error}") from None
             if batch.rejected:
-                raise Misuse(f"Line {number} has {batch.rejected} wrong spans: {batch.reason}")
+                raise Misuse(f"Line {number} has {batch.rejected} invalid spans: {batch.reason}")
             yield from map(encode_span, batch.spans)
             continue
         for span in _list_spans(value):
@@ -532,7 +531,7 @@ def _parse_spans(text: str) -> "Iterator[Record]":
                 yield encode_span(decode_value(span))
             except Misuse as error:
                 reason = error.message.removesuffix(".")
-                raise Misuse(f"Line {number} is no span: {reason}.") from None
+                raise Misuse(f"Line {number} is not a span: {reason}.") from None
 
 
 def _read_values(text: str) -> Iterator[tuple[int, Any]]:
@@ -547,7 +546,7 @@ def _read_values(text: str) -> Iterator[tuple[int, Any]]:
             try:
                 yield number, json.loads(line)
             except ValueError:
-                raise Misuse(f"Line {number} is no JSON.") from None
+                raise Misuse(f"Line {number} is not valid JSON.") from None
 
 
 def _list_spans(value: Any) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-/* The server: what it has, and what happens while somebody looks. */
+/* The server API: stored traces, and live spans. */
 
 const fetchTraces = (path, accept, signal) => fetchData(`/traces${path}`, accept, signal);
 
@@ -6,8 +6,8 @@ async function get(path) {
   return (await fetchTraces(path)).json();
 }
 
-/* Calls `listen` with each span that begins or ends. When a connection has ended, a new one begins,
-   and `miss` is called, because nobody knows what happened between the two. */
+/* Calls `listen` with each span that starts or ends. When a connection has ended, it is renewed,
+   and `miss` is called, because spans in between may have been missed. */
 async function follow(listen, miss, signal) {
   for (let isFirst = true; !signal.aborted; isFirst = false) {
     try {
@@ -34,7 +34,7 @@ async function follow(listen, miss, signal) {
   }
 }
 
-/* Has the browser keep a file. */
+/* Downloads a file. */
 function saveFile(blob, name) {
   const link = element("a");
   link.href = URL.createObjectURL(blob);

@@ -1,6 +1,6 @@
-/* One span: its attributes, what was written, its events. Nothing of it is markup. */
+/* One span: its attributes, content and events, all as plain text. */
 
-/* Alike in all requests of an agent, and screens long. */
+/* Long content that is the same in all requests of an agent. */
 const LONG = new Set(["gen_ai.tool.definitions", "gen_ai.system_instructions"]);
 const MESSAGES = new Set(["gen_ai.input.messages", "gen_ai.output.messages"]);
 
@@ -55,7 +55,7 @@ function readable(value) {
   return typeof found === "string" ? found : JSON.stringify(found, null, 2);
 }
 
-/* Returns the value of what may be JSON, or the text itself. */
+/* Returns the value of a JSON text, or the text itself if it is not JSON. */
 function parsed(value) {
   if (typeof value !== "string" || !/^\s*[[{]/.test(value)) return value;
   try {
@@ -65,7 +65,7 @@ function parsed(value) {
   }
 }
 
-/* Draws messages. Other programs write others, and may have cut them off: those are shown as they are. */
+/* Draws messages. Other programs' formats, and truncated messages, are shown unchanged. */
 function drawMessages(value) {
   const messages = parsed(value);
   if (!Array.isArray(messages) || !messages.every(isMessage)) return [element("pre", readable(value))];

@@ -1,8 +1,8 @@
-/* Two traces side by side: their steps in order, and where they part. */
+/* A comparison of two traces: their steps in order, with the differences. */
 
 const MOST_STEPS = 600;
 
-/* Returns pairs of steps: those of both traces that are alike, and those that one of them lacks. */
+/* Returns pairs of matching steps; a step without a match is paired with nothing. */
 function alignSteps(before, after) {
   const a = before.slice(0, MOST_STEPS);
   const b = after.slice(0, MOST_STEPS);
@@ -43,7 +43,7 @@ function drawDifference(before, after) {
 
 const ANSWERS = ["gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"];
 
-/* Says what differs: the time, the error, and the answer where content is kept. */
+/* Describes the differences: the time, the error, and the answer if content is stored. */
 function describeDifference(old, now) {
   if (!old || !now) return old ? "gone" : "new";
   const difference = lengthOf(now) - lengthOf(old);
@@ -56,7 +56,7 @@ function describeDifference(old, now) {
   ].filter(Boolean).join(", ");
 }
 
-/* What failed only now is never good news, and what is new or gone is none by itself. */
+/* A new failure is always bad; added or removed steps are neutral. */
 function colorOf(old, now) {
   if (now && hasFailed(now) && !(old && hasFailed(old))) return "more";
   if (!old || !now) return "";

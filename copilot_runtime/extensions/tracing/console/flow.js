@@ -1,4 +1,4 @@
-/* Who called whom: below each agent the models and tools that it called, each once, with how often and how long. */
+/* The call graph: the models and tools that each agent called, with numbers and durations of calls. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_NODES = 60;
@@ -12,7 +12,7 @@ function drawFlow(spans) {
   return [drawPicture(shown), ...(left > 0 ? [element("p", `${left} more are not drawn.`, "note")] : [])];
 }
 
-/* Returns what was called, each before what it called: two callers of one model have one each. */
+/* Returns the callees, callers first; a model with two callers is listed for each. */
 function listCalls(spans) {
   const root = { depth: -1, below: new Map() };
   const nodeOf = new Map();
@@ -41,7 +41,7 @@ function listCalls(spans) {
   return nodes;
 }
 
-/* Draws what was called to the right of its caller, or where that is too wide, below it. */
+/* Draws callees to the right of their caller, or below it if that is too wide. */
 function drawPicture(nodes) {
   const deepest = Math.max(...nodes.map((node) => node.depth));
   const room = $("flow-box").clientWidth - 40;
@@ -49,7 +49,7 @@ function drawPicture(nodes) {
   const step = isWide ? BOX.column : BOX.indent;
   let row = -1;
   for (const node of nodes) {
-    // the first of those that one called stands beside it
+    // the first callee is beside its caller
     if (!isWide || node.above.depth < 0 || node.above.below.values().next().value !== node) row += 1;
     node.x = BOX.edge + node.depth * step;
     node.y = BOX.edge + Math.max(row, 0) * BOX.row;

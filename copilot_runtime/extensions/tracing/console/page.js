@@ -1,10 +1,10 @@
-/* The page Traces: what runs did, while they do it and afterwards. */
+/* The page Traces: live and stored traces of runs. */
 
 const PAGE = 50;
-const MOST = 1000;  // in one answer of the server
+const MOST = 1000;  // per response of the server
 const MOST_LIVE = 200;
 const state = { id: "", spans: new Map(), compared: null, following: null, isRedrawing: false, wanted: PAGE, asked: 0 };
-const live = new Map(); // spans by their ids, by the ids of the traces that were seen while they went on
+const live = new Map(); // live spans by id, by trace id
 
 /* ---- the list ---- */
 
@@ -18,11 +18,11 @@ function query() {
   return `?${words}`;
 }
 
-/* Shows the newest traces: as many as were wanted, also when it is read again. */
+/* Shows the newest traces; a reload shows as many as before. */
 async function list() {
   const mine = ++state.asked;
   const { traces, next } = await get(query());
-  if (mine !== state.asked) return;  // somebody asked later, for something else perhaps
+  if (mine !== state.asked) return;  // a later request is pending
   const running = isFiltered() ? [] : listRunning(traces);
   const focused = document.activeElement?.closest("#list li")?.dataset.trace;
   $("list").replaceChildren(...[...running, ...traces].map(drawTrace));
@@ -32,7 +32,7 @@ async function list() {
   $("nothing").textContent = isFiltered() ? "Nothing was found." : "No trace yet. Ask something in the chat, and it is here.";
 }
 
-/* Returns the traces that have begun, and of which the server has not yet kept anything. */
+/* Returns the traces that have started, but of which no span is stored yet. */
 function listRunning(traces) {
   const kept = new Set(traces.map((trace) => trace.trace_id));
   const running = [];
@@ -72,7 +72,7 @@ function drawTrace(trace) {
 
 /* ---- one trace ---- */
 
-/* Returns the trace that an address names: by its id, or as `run=` and the id of a run. */
+/* Returns the trace that a URL names by its id, or by `run=` and the id of a run. */
 async function find(hash) {
   if (!hash.startsWith("run=")) return hash;
   const { traces } = await get(`?limit=1&run_id=${hash.slice(4)}`);
@@ -102,7 +102,7 @@ async function open(hash) {
     if (state.id !== id) return;
     for (const span of spans) state.spans.set(span.span_id, span);
   } catch (error) {
-    if (!state.spans.size) throw error; // else it goes on, and nothing of it is kept yet
+    if (!state.spans.size) throw error; // else it is running, and not stored yet
   }
   $("waterfall").scrollTop = 0;
   redraw();
@@ -154,7 +154,7 @@ function showTab(name) {
   redraw();
 }
 
-/* Remembers the trace, to be compared with the next that is opened; or forgets it again. */
+/* Selects or deselects the trace for comparison with the next opened one. */
 function compare() {
   const isChosen = state.compared?.id === state.id;
   state.compared = isChosen ? null : { id: state.id, spans: [...state.spans.values()] };
@@ -165,20 +165,20 @@ function compare() {
   showTab("waterfall");
 }
 
-/* The server's own answer: numbers of a page are too short for nanoseconds. */
+/* The server's unparsed response: JavaScript numbers are too imprecise for nanoseconds. */
 async function download(query, ending) {
   const id = state.id;
   const response = await fetchTraces(`/${encodeURIComponent(id)}${query}`);
   saveFile(await response.blob(), `trace-${id}.${ending}`);
 }
 
-/* ---- while it happens ---- */
+/* ---- live updates ---- */
 
 function take(span, phase) {
   span.is_open = phase === "start";
   remember(span);
   if (span.trace_id !== state.id) return;
-  if (!state.spans.size) $("problem").hidden = true;  // there is something of it now
+  if (!state.spans.size) $("problem").hidden = true;  // it has spans now
   state.spans.set(span.span_id, span);
   if (!state.isRedrawing) {
     state.isRedrawing = true;
@@ -186,7 +186,7 @@ function take(span, phase) {
   }
 }
 
-/* Notes what goes on. What has ended is kept by the server, and content is read there. */
+/* Records running spans. Ended spans are stored by the server, from which content is read. */
 function remember({ content, ...span }) {
   const hasEnded = !span.is_open && !span.parent_span_id;
   if (!live.has(span.trace_id)) {
@@ -200,7 +200,7 @@ function remember({ content, ...span }) {
   refreshSoon();
 }
 
-/* Reads anew what the server has: what ended unseen would go on for ever. */
+/* Reloads from the server: spans whose end was missed would appear as running forever. */
 function catchUp() {
   live.clear();
   refreshSoon();
@@ -222,7 +222,7 @@ function watch() {
   attempt(() => follow(take, catchUp, state.following.signal));
 }
 
-/* ---- what people do ---- */
+/* ---- user actions ---- */
 
 waterfall.open = showSpan;
 $("filters").onsubmit = (event) => event.preventDefault();

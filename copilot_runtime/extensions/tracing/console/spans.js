@@ -1,4 +1,4 @@
-/* Spans: what they are, how long they took, which is below which. */
+/* Spans: their kind, duration and tree. */
 
 const NAME = {
   operation: "gen_ai.operation.name",
@@ -17,13 +17,13 @@ const NAME = {
 const MODEL_OPERATIONS = new Set(["chat", "text_completion", "generate_content"]);
 
 const attributeOf = (span, name) => span.attributes?.[name];
-const isOpen = (span) => span.is_open === true;  // one that was seen to begin, and not to end
+const isOpen = (span) => span.is_open === true;  // its start was received, but not its end
 const hasFailed = (span) => span.status?.code === 2;
 const startOf = (span) => span.start_time_unix_nano / 1e6;
 const endOf = (span) => Math.max(startOf(span), isOpen(span) ? Date.now() : span.end_time_unix_nano / 1e6);
 const lengthOf = (span) => endOf(span) - startOf(span);
 
-/* Some programs write numbers as texts. */
+/* Some programs write numbers as strings. */
 function numberOf(span, name) {
   const value = attributeOf(span, name);
   const number = typeof value === "string" && value.trim() ? Number(value) : value;
@@ -37,7 +37,7 @@ function kindOf(span) {
   return operation === "execute_tool" ? "tool" : "other";
 }
 
-/* Returns the spans in the order of a tree: each with its depth, and how many are below it. */
+/* Returns the spans in tree order, each with its depth and number of descendants. */
 function arrange(spans) {
   const known = new Set(spans.map((span) => span.span_id));
   const below = new Map();
@@ -62,11 +62,11 @@ function arrange(spans) {
     }
   };
   for (const root of below.get("") ?? []) walk(root);
-  for (const span of sorted) walk(span); // what is in a circle
+  for (const span of sorted) walk(span); // spans in cycles
   return nodes;
 }
 
-/* Counts the tokens and dollars of requests to models: those of agents are sums of these. */
+/* Sums the tokens and dollars of model requests; those of agents are already sums of these. */
 function sumUp(spans) {
   const sums = { input: 0, output: 0, dollars: 0, unpriced: 0, models: 0, tools: 0, errors: 0 };
   for (const span of spans) {

@@ -1,4 +1,4 @@
-/* The waterfall: only the rows that can be seen are in the document. */
+/* The waterfall, virtualised: only visible rows are in the document. */
 
 const ROW = 28;
 const waterfall = {
@@ -128,7 +128,7 @@ function selectSpan(span) {
   waterfall.open(span);
 }
 
-/* Makes the spans faint that have no such text in their name, their attributes or their content. */
+/* Dims the spans without the text in their name, attributes or content. */
 function findSpans(text) {
   const wanted = text.trim().toLowerCase();
   waterfall.matching = null;

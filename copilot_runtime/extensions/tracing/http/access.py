@@ -71,7 +71,7 @@ class TraceAccess:
         if not self.allows(scope, headers, caller):
             raise TracesForbidden(
                 "Traces are for operators of this server.",
-                hint="The setting telemetry.operators names them; where nobody signs in, the page "
+                hint="The setting telemetry.operators names them; without authentication, the page "
                 "at / on this machine may read traces.",
             )
 

@@ -79,7 +79,7 @@ class TracesEndpoint(Transport):
                 check_method(request, "GET", "HEAD")
                 await view.show_access()
             case below:
-                # first: others learn nothing, not even what there is no route for
+                # first: others learn nothing, not even which routes exist
                 self._access.require(request.scope, request.headers, request.caller)
                 await _answer_operator(view, request, below)
 
@@ -186,7 +186,7 @@ class _View:
         )
 
     async def delete(self, trace_id: str) -> None:
-        """Delete a trace for good."""
+        """Delete a trace permanently."""
         if not await self._store.delete_trace(trace_id):
             raise NotFound("There is no such trace.")
         await self._respond({"trace_id": trace_id, "deleted": True})
@@ -220,7 +220,7 @@ class _View:
     async def stream(self) -> None:
         """Stream span starts and ends until the reader disconnects or falls behind."""
         if not self._access.telemetry.is_recording:
-            self._access.find_store()  # says that nothing is traced here
+            self._access.find_store()  # raises NotFound: nothing is traced here
         reader = LiveReader(
             self._access.telemetry,
             trace_id=self._values.get("trace_id", ""),
@@ -238,7 +238,7 @@ class _View:
                         frame = b"event: span_%b\ndata: %b\n\n" % (phase.encode(), dumps(record))
                         await stream.write(frame)
                 except ReaderBehind:
-                    logger.warning("Let go a reader of live spans that did not keep up")
+                    logger.warning("Disconnected a reader of live spans that did not keep up")
                     await stream.write(b"event: behind\ndata: {}\n\n")
                 await stream.write(b"", last=True)
 

@@ -66,7 +66,7 @@ async def _note_feedback(
     comment = {semconv.FEEDBACK_COMMENT: feedback.comment} if feedback.comment else {}
     content = comment if telemetry.keeps_content else {}
     if _read_feedback(span) == {**rating, **content}:
-        return span.trace_id  # said twice is said once
+        return span.trace_id  # repeated feedback is recorded once
     span.attributes.update(rating)
     span.content.pop(semconv.FEEDBACK_COMMENT, None)
     span.content.update(content)
@@ -116,7 +116,7 @@ async def _find_run(
         spans = await store.get_trace(trace_id)
         runs = [span for span in spans if _is_run(span, feedback.run_id)]
         if not runs and readers.is_everybody:
-            runs = [node.span for node in build_tree(spans)]  # of a program that has no runs
+            runs = [node.span for node in build_tree(spans)]  # of a program without runs
         for run in runs:
             if readers.allow(run):
                 return decode_span(run), _find_response_id(spans, run)

@@ -29,7 +29,7 @@ from copilot_runtime.telemetry.worker_metrics import WorkerMetrics
 
 
 class MetricsEndpoint:
-    """Answers with the metrics of this process, or of all workers of the server if it is one.
+    """Serves the metrics of this process, or those of all workers if it is a worker.
 
     `resource` holds the attributes that describe the server.
 
@@ -68,13 +68,13 @@ class MetricsEndpoint:
             return JSONResponse(
                 {
                     "error": "Metrics are for this machine only. With the setting "
-                    "telemetry.metrics_token, they are for whoever sends it."
+                    "telemetry.metrics_token, other machines can read them by that token."
                 },
                 status_code=403,
             )
 
         if self._workers is None:
-            families = self._metrics.collect()  # here: the gauges look at what the loop changes
+            families = self._metrics.collect()  # on the event loop: gauges read its state
             text = await self._render(families, self._resource)
         else:
             text = await self._render_all(self._workers)
@@ -160,7 +160,7 @@ def merge_pages(pages: Iterable[str]) -> str:
     families: dict[str, list[str]] = {}
     for page in pages:
         family, is_first = list[str](), True
-        for line in page.split("\n"):  # not `splitlines`: a value may have other ends of lines
+        for line in page.split("\n"):  # not `splitlines`: values may contain other line breaks
             if line.startswith(_HELP):
                 name = line.removeprefix(_HELP).partition(" ")[0]
                 is_first = name not in families
@@ -237,5 +237,5 @@ def _render_number(value: float) -> str:
 
 
 def _escape(text: str) -> str:
-    text = text.encode(errors="replace").decode()  # half a character cannot be written
+    text = text.encode(errors="replace").decode()  # lone surrogates cannot be encoded
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

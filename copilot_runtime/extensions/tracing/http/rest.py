@@ -11,7 +11,7 @@ _TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 class TraceSummaryModel(BaseModel):
-    """A trace in short. Tokens and dollars are those of requests to models."""
+    """A trace summary. Tokens and dollars are those of requests to models."""
 
     trace_id: str = Field(examples=[_TRACE])
     name: str = Field(examples=["invoke_agent default"])
@@ -75,7 +75,7 @@ class TraceStatsModel(BaseModel):
     """Statistics over traces, grouped by agent, model and tool."""
 
     traces: int = Field(examples=[6])
-    failed: int = Field(description="Traces in which a span failed.", examples=[1])
+    failed: int = Field(description="Traces with a failed span.", examples=[1])
     spans: int = Field(examples=[40])
     agents: list[GroupStatsModel]
     models: list[GroupStatsModel]
@@ -83,18 +83,18 @@ class TraceStatsModel(BaseModel):
 
 
 class TraceDeletion(BaseModel):
-    """The trace that is gone."""
+    """The id of the deleted trace."""
 
     trace_id: str = Field(examples=[_TRACE])
     deleted: Literal[True]
 
 
 class ImportResult(BaseModel):
-    """How many spans were kept, and how many were none."""
+    """The numbers of stored and rejected spans."""
 
     spans: int = Field(examples=[4])
     rejected: int = Field(examples=[0])
-    reason: str = Field(description="Why the first that was rejected was none.", examples=[""])
+    reason: str = Field(description="Why the first span was rejected.", examples=[""])
 
 
 class FeedbackRequest(BaseModel):
@@ -104,12 +104,12 @@ class FeedbackRequest(BaseModel):
     trace_id: str | None = Field(default=None, examples=[_TRACE])
     run_id: str | None = Field(default=None, examples=[None])
     comment: str = Field(
-        default="", description="Kept where content is kept.", examples=["Just what I needed."]
+        default="", description="Stored if content is stored.", examples=["Just what I needed."]
     )
 
 
 class FeedbackResult(BaseModel):
-    """The trace at which the feedback was noted."""
+    """The trace on which the feedback was recorded."""
 
     trace_id: str = Field(examples=[_TRACE])
     rating: Literal["up", "down"]
@@ -158,16 +158,16 @@ class TraceFilterQuery(BaseModel):
     rating: str = Field("", description="up or down: the user's rating of the answer.")
     text: str = Field(
         "",
-        description="Part of the name of a span, a model, a tool, an error or a kept answer; "
-        "or the beginning of the trace's id.",
+        description="Part of the name of a span, a model, a tool, an error or a stored answer; "
+        "or a prefix of the trace id.",
     )
-    limit: str = Field("", description="Most traces.")
+    limit: str = Field("", description="Maximum number of traces.")
 
 
 class TraceListQuery(TraceFilterQuery):
-    """Which page of which traces."""
+    """A trace filter with a page position."""
 
-    before: str = Field("", description="The `next` of the page before.")
+    before: str = Field("", description="The `next` of the previous page.")
 
 
 _EVENTS = describe_stream("The server-sent events span_start and span_end, each with a span.")
@@ -180,7 +180,7 @@ def rest_routes(traces: APIRouter) -> None:
 
     @traces.get("", response_model=TracePage)
     async def list_traces(query: Annotated[TraceListQuery, Query()]) -> None:
-        """List traces, the newest first. For operators, as all below."""
+        """List traces, the newest first. For operators only."""
 
     @traces.get("/stats", response_model=TraceStatsModel)
     async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> None:
@@ -188,7 +188,7 @@ def rest_routes(traces: APIRouter) -> None:
 
     @traces.get("/stream", response_class=Response, responses=_EVENTS)
     async def stream(trace_id: str = "", thread_id: str = "") -> None:
-        """Watch spans as they begin and end. A reader that does not keep up is let go."""
+        """Watch spans as they start and end. A reader that falls behind is disconnected."""
 
     @traces.post(
         "/query", response_model=QueryResult, openapi_extra=describe_body(TraceQueryRequest)
@@ -198,7 +198,7 @@ def rest_routes(traces: APIRouter) -> None:
 
     @traces.post("/import", response_model=ImportResult, status_code=201)
     async def import_spans() -> None:
-        """Keep spans that another program exported as OTLP in JSON: `resourceSpans`."""
+        """Store spans that another program exported as OTLP JSON: `resourceSpans`."""
 
     @traces.post(
         "/feedback",
@@ -207,11 +207,11 @@ def rest_routes(traces: APIRouter) -> None:
         openapi_extra=describe_body(FeedbackRequest),
     )
     async def take_feedback() -> None:
-        """Note thumbs up or down at a run: of whoever asked for it, or of an operator."""
+        """Rate a run up or down, as its user or as an operator."""
 
     @traces.get("/access", response_model=TraceAccessModel)
     async def show_access() -> None:
-        """Ask whether you may read traces. For everybody."""
+        """Return whether you may read traces. For all users."""
 
     @traces.get("/{trace}", response_model=Trace)
     async def show(
@@ -222,4 +222,4 @@ def rest_routes(traces: APIRouter) -> None:
 
     @traces.delete("/{trace}", response_model=TraceDeletion)
     async def delete(trace: TraceId) -> None:
-        """Delete a trace for good."""
+        """Delete a trace permanently."""

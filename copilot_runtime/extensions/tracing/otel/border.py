@@ -125,7 +125,7 @@ class FilteredExporter(SpanExporter):
         return self.exporter.export(allowed) if allowed else SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """End the exporter."""
+        """Shut down the wrapped exporter."""
         self.exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

@@ -91,7 +91,7 @@ class Receiver:
             if signal in self._failing:
                 self._failing.discard(signal)
                 if not self._failing:
-                    logger.info("%s takes telemetry again.", self._place)
+                    logger.info("%s accepts telemetry again.", self._place)
             return
         reason = delivery.reasons[-1] if delivery.reasons else "no reason was given"
         level = logging.DEBUG if self._failing else logging.WARNING
@@ -305,7 +305,7 @@ class QuietMetricExporter(MetricExporter):
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
-        """End the exporter."""
+        """Shut down the wrapped exporter."""
         self._exporter.shutdown(timeout_millis, **kwargs)
 
 

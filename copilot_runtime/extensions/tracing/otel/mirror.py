@@ -110,8 +110,8 @@ class SdkMirror:
             peer.set_attributes(self._render_content(span))
         for event in span.events:
             if self._logger is not None and event.name in semconv.LOGGED_EVENTS:
-                continue  # it left as a record of the log
-            # what was written may stand in an event of a span that keeps it
+                continue  # already emitted as a log record
+            # an event of a span with content may contain content as well
             peer.add_event(event.name, self._filter(event.attributes), event.time)
         for link in span.links:
             peer.add_link(to_sdk_context(link.context), self._filter(link.attributes))
@@ -126,7 +126,7 @@ class SdkMirror:
         return sdk_context.attach(span.peer_context) if span.peer_context is not None else None
 
     def leave(self, token: Token[Context]) -> None:
-        """End what `enter` began."""
+        """Restore the context before `enter`."""
         sdk_context.detach(token)
 
     def record(self, metric: str, value: float, attributes: Attributes) -> None:

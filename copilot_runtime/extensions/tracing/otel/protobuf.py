@@ -21,7 +21,7 @@ MAX_SPAN_BYTES = 1024 * 1024
 
 
 def decode_traces(body: bytes) -> dict[str, Any]:
-    """Return an `ExportTraceServiceRequest` as OTLP's JSON has it. Raises `OtlpError`."""
+    """Decode an `ExportTraceServiceRequest` to OTLP JSON. Raises `OtlpError`."""
     request = ExportTraceServiceRequest()
     _parse(request, body)
     groups = [*request.resource_spans]
@@ -46,7 +46,7 @@ def decode_traces(body: bytes) -> dict[str, Any]:
 
 
 def decode_logs(body: bytes) -> dict[str, Any]:
-    """Return an `ExportLogsServiceRequest` as OTLP's JSON has it. Raises `OtlpError`."""
+    """Decode an `ExportLogsServiceRequest` to OTLP JSON. Raises `OtlpError`."""
     request = ExportLogsServiceRequest()
     _parse(request, body)
     groups = [*request.resource_logs]
@@ -70,7 +70,7 @@ def decode_logs(body: bytes) -> dict[str, Any]:
 
 
 def count_metrics(body: bytes) -> int:
-    """Return how many data points a request has. Raises `OtlpError`."""
+    """Return the number of data points in a request. Raises `OtlpError`."""
     metrics = ExportMetricsServiceRequest()
     _parse(metrics, body)
     return sum(
@@ -116,5 +116,5 @@ def _to_dict(message: Message) -> dict[str, Any]:
         return {}
     try:
         return MessageToDict(message, use_integers_for_enums=True)
-    except RecursionError:  # values in values
+    except RecursionError:  # nested values
         return {}

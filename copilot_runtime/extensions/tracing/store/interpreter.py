@@ -1,10 +1,10 @@
-"""JMESPath that stops: an interpreter for expressions of strangers.
+"""A JMESPath interpreter with time and size limits, for untrusted expressions.
 
-The interpreter of the package `jmespath` is Python, so every step of it can ask whether it may go
-on. Four things work on a whole value in one step of C, which nothing can stop: comparing, looking
-into a list, writing as text, and joining. With a few brackets, values can be built that are small
-in memory and endless when they are walked through. So before these steps the value is walked
-through here, and the way is counted.
+The interpreter of the package `jmespath` is written in Python, so each of its steps can check the
+time limit. Four operations process a whole value in one uninterruptible step of C: comparison,
+containment, conversion to text, and `join`. A short expression can build a value that is small in
+memory but practically endless to traverse, because its parts are shared. So before these
+operations the value is traversed here, and its size is limited.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from jmespath.visitor import Options, TreeInterpreter
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 
 MAX_SIZE = 1_000_000
-"""Most values in a list that an expression makes, and most that one step walks through."""
+"""Maximum number of values in a created list, and of values that one step traverses."""
 
-_HINT = "The query is no JMESPath. See https://jmespath.org."
+_HINT = "The query is not a JMESPath. See https://jmespath.org."
 Node = Any
 """A node of a syntax tree: a mapping with `type`, `value` and `children`."""
 
-# their types forbid to override what they are made to be overridden for
+# untyped, as their type stubs do not allow the overrides below
 _TreeInterpreter: Any = TreeInterpreter
 _Functions: Any = Functions
 
@@ -40,7 +40,7 @@ def parse(expression: str) -> Node:
         name = kind if kind == "EOF" else kind.title().replace("_", "")
         raise Misuse(f'Invalid token ({name}): "{token}"', hint=_HINT) from None
     except (exceptions.JMESPathError, RecursionError, ValueError) as error:
-        raise Misuse(f"The query is no JMESPath: {_shorten(error)}") from None
+        raise Misuse(f"The query is not a JMESPath: {_shorten(error)}") from None
 
 
 class Interpreter(_TreeInterpreter):
@@ -58,12 +58,12 @@ class Interpreter(_TreeInterpreter):
             raise Misuse(f"The query failed: {_shorten(error)}") from None
 
     def visit(self, node: Node, *args: Any, **kwargs: Any) -> Any:
-        """Visit a node of the tree, if there is time."""
+        """Visit a node of the tree, after the check."""
         self._check()
         return super().visit(node, *args, **kwargs)
 
     def visit_comparator(self, node: Node, value: Any) -> Any:
-        """Compare two values, neither of which is endless."""
+        """Compare two values, after measuring both. Raises `LimitExceeded` if one is too large."""
         left, right = (self.visit(child, value) for child in node["children"])
         if isinstance(left, list | dict) and isinstance(right, list | dict):
             measure(left, self._check)
@@ -72,7 +72,7 @@ class Interpreter(_TreeInterpreter):
         return super().visit_comparator({**node, "children": sides}, value)
 
     def visit_flatten(self, node: Node, value: Any) -> Any:
-        """Flatten a list by one level, as far as it stays a list that fits into memory."""
+        """Flatten a list by one level. Raises `LimitExceeded` if the result is too large."""
         base = self.visit(node["children"][0], value)
         if not isinstance(base, list):
             return None
@@ -87,7 +87,7 @@ class Interpreter(_TreeInterpreter):
 
 
 class _BoundedFunctions(_Functions):
-    """The functions of JMESPath; those that walk through whole values measure them first."""
+    """The functions of JMESPath; those that traverse whole values measure them first."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
@@ -112,7 +112,7 @@ class _BoundedFunctions(_Functions):
 
 
 def measure(value: Any, check: Callable[[], None]) -> None:
-    """Raise `LimitExceeded` for a value that takes more than `MAX_SIZE` steps to walk through."""
+    """Raise `LimitExceeded` for a value that takes more than `MAX_SIZE` steps to traverse."""
     size, waiting = 0, [value]
     while waiting:
         check()
@@ -131,7 +131,7 @@ def measure(value: Any, check: Callable[[], None]) -> None:
 
 def _too_large() -> LimitExceeded:
     return LimitExceeded(
-        "The query makes a list that is too large.",
+        "The query builds a value that is too large.",
         hint=f"At most {MAX_SIZE:,} values are put into a list or compared.",
         status_code=400,
     )
@@ -151,5 +151,5 @@ _ERRORS = (
 def _shorten(error: BaseException) -> str:
     try:
         return str(error).partition("\n")[0][:200]
-    except (RecursionError, ValueError, MemoryError):  # it quotes the whole value
+    except (RecursionError, ValueError, MemoryError):  # the message contains the whole value
         return type(error).__name__

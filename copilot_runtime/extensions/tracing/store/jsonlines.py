@@ -1,10 +1,10 @@
-"""Traces as JSON Lines: a file for each day, in UTC, that other programs can read as it grows.
+"""A trace store in JSON Lines: a file per day (UTC), which other programs can read meanwhile.
 
-A line is a record (`records`). A file is that of the day on which a line was written, so a new one
-begins at midnight. Lines are only ever added, those of old days go with their file; `delete_trace`
-and `delete_traces` write files anew. Lines in the form of Copilot-LD and of VS Code are read, too.
-An index in memory (`line_index`) knows which lines a trace has. It is made when the first question
-comes, which suits a hundred thousand spans, not millions: for those, there is SQLite.
+A line is a record (`records`) in the file of the day on which it was written. Lines are only
+appended, and expire with their file; `delete_trace` and `delete_traces` rewrite the files. Lines
+in the formats of Copilot-LD and VS Code are read as well. An in-memory index (`line_index`) finds
+the lines of a trace. It is built on the first read, which suits a hundred thousand spans, but not
+millions: use SQLite for those.
 """
 
 import logging
@@ -53,10 +53,10 @@ _ATTEMPTS = 5
 
 
 class JsonLinesTraceStore(ThreadedTraceStore):
-    """Keeps traces in the files `YYYY-MM-DD.jsonl` of a folder, for `days`; 0 for ever.
+    """Stores traces in the files `YYYY-MM-DD.jsonl` of a folder for `days`; 0 for no expiry.
 
-    Several processes may write into one folder. Methods that read raise `StoreFailed` where the
-    files cannot be read; a line that is no span is left out.
+    Several processes may write to one folder. Methods that read raise `StoreFailed` if the files
+    cannot be read; lines that are not spans are skipped.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
             with suppress(IndexOutdated), _explain_errors():
                 return work()
             self._index.forget()
-        raise StoreFailed("Traces cannot be read: others write their files anew all the time.")
+        raise StoreFailed("Traces cannot be read: other processes keep rewriting the files.")
 
     def find(self, filter: TraceFilter, before: str = "") -> Iterator[TraceSummary]:
         """Yield the summaries of matching traces, the newest first."""
@@ -136,12 +136,12 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock(), _open_file(self.folder / f"{day}{_SUFFIX}") as descriptor:
             size = os.fstat(descriptor).st_size
-            # who was killed while it wrote has left half a line
+            # a process killed while writing leaves a partial line
             is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             try:
                 _write_all(descriptor, b"\n" * is_torn + b"\n".join(lines) + b"\n")
             except OSError:
-                os.ftruncate(descriptor, size)  # all or nothing: they are written once more
+                os.ftruncate(descriptor, size)  # all or nothing: the batch is retried
                 raise
 
     def _clean(self, now: int) -> None:
@@ -153,7 +153,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
                         path.unlink(missing_ok=True)
 
     def _list_files(self) -> Sequence[Path]:
-        """Return the files of all days, the oldest first; others in the folder are not ours."""
+        """Return the files of all days, the oldest first, ignoring other files in the folder."""
         return sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if _is_day(path.stem))
 
     def _decode(self, line: bytes, path: Path) -> Record | None:
@@ -162,11 +162,11 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         except CopilotError:
             if line.endswith(b"\n") and not self._has_warned:  # else it is being written
                 self._has_warned = True
-                logger.warning("%s has lines that are no spans; they are left out.", path)
+                logger.warning("%s has lines that are not spans; they are skipped.", path)
             return None
 
     def _rewrite(self, path: Path, traces: Collection[str]) -> None:
-        """Write a file without the spans of some traces."""
+        """Rewrite a file without the spans of some traces."""
         copy = path.with_suffix(".new")
         with path.open("rb") as file, os.fdopen(_open(copy, os.O_TRUNC), "wb") as target:
             for line in file:
@@ -176,7 +176,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         copy.replace(path)
 
     def _count_rewrites(self) -> int:
-        """Return how often files were written anew: so long is the file of the lock."""
+        """Return the number of rewrites so far, which is the size of the lock file."""
         try:
             return (self.folder / _LOCK).stat().st_size
         except (FileNotFoundError, NotADirectoryError):

@@ -22,7 +22,7 @@ from copilot_runtime.extensions.tracing.store.traces import (
 )
 
 DecodeLine = Callable[[bytes, Path], Record | None]
-"""Returns the span of a line, or None for a line that has none."""
+"""Returns the record of a line, or `None` for a line without a span."""
 
 _MOST_OPEN = 16
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class IndexOutdated(Exception):
-    """A line is no longer where it was: another process has written its file anew."""
+    """A line is not at its indexed position: another process has rewritten its file."""
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class _Trace:
 
 
 class LineIndex:
-    """Knows all traces in short, and the places of their spans. Its methods may run in any thread.
+    """Holds the summaries of all traces and the positions of their spans. It is thread-safe.
 
-    `decode` is also called with lines that are read for the first time.
+    `decode` is also called for each line when it is indexed.
     """
 
     def __init__(self, decode: DecodeLine) -> None:
@@ -78,7 +78,7 @@ class LineIndex:
     def find(
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Mapping[str, Place]]]:
-        """Yield traces that match a filter but for its text, the newest first, with their lines."""
+        """Yield matching traces with their places, the newest first; the text is ignored."""
         with self._lock:
             if filter.trace_id:
                 traces = [self._traces[one] for one in (filter.trace_id,) if one in self._traces]
@@ -96,9 +96,9 @@ class LineIndex:
                 yield found
 
     def _scan(self, path: Path, replaced: set[str]) -> None:
-        """Read the lines of a file that are new; half a line at its end is left for later.
+        """Index the new lines of a file; a partial last line is left for the next scan.
 
-        Traces with a span that took the place of another one are added to `replaced`.
+        Traces in which a span replaced an earlier one are added to `replaced`.
         """
         offset = self._sizes.get(path, 0)
         with path.open("rb") as file:
@@ -133,7 +133,7 @@ class LineIndex:
 
 
 class LineReader:
-    """Reads lines of files, which stay open until the end of the with-block."""
+    """A context manager that reads indexed lines, and closes the files on exit."""
 
     def __init__(self, decode: DecodeLine) -> None:
         self._decode = decode
@@ -148,9 +148,9 @@ class LineReader:
         self._stack.close()
 
     def read_spans(self, trace_id: str, places: Mapping[str, Place]) -> Sequence[Record]:
-        """Return the spans of a trace as they came.
+        """Return the spans of a trace in arrival order.
 
-        Raises `IndexOutdated` if one is not in its place.
+        Raises `IndexOutdated` if a line is not at its indexed position.
         """
         return [self._read(trace_id, span_id, place) for span_id, place in places.items()]
 

@@ -30,9 +30,10 @@ class _Trace:
 
 
 class MemoryTraceStore(TraceStore):
-    """Keeps the last traces, at most `max_traces` and `max_spans`, until the process ends.
+    """Stores the newest traces, at most `max_traces` and `max_spans`, until the process ends.
 
-    The oldest traces also go when all values of their spans take more than about `max_size` bytes.
+    The oldest traces are also deleted when the values of all spans take more than about `max_size`
+    bytes.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class MemoryTraceStore(TraceStore):
         self._lock = threading.Lock()
 
     def add(self, span: Span) -> None:
-        """Keep a span that has ended; the oldest traces go, if there are too many."""
+        """Store an ended span, and delete the oldest traces if a limit is exceeded."""
         weight = weigh_span(span)
         with self._lock:
             trace = self._traces.get(span.trace_id)
@@ -123,7 +124,7 @@ class MemoryTraceStore(TraceStore):
                 yield one
 
     def _list(self, trace_id: str = "") -> Sequence[tuple[TraceSummary, _Trace]]:
-        """Return all traces, or one, with what they are in short."""
+        """Return all traces, or only one, each with its summary."""
         with self._lock:
             if trace_id:
                 items = [(one, self._traces[one]) for one in (trace_id,) if one in self._traces]

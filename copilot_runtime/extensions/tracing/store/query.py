@@ -1,4 +1,4 @@
-"""JMESPath over the spans of one trace at a time, as Copilot-LD has it, within limits."""
+"""JMESPath queries on the spans of one trace at a time, as in Copilot-LD, within limits."""
 
 import asyncio
 import re
@@ -16,9 +16,9 @@ from copilot_runtime.telemetry import semconv
 T = TypeVar("T")
 
 MAX_SPANS = 100_000
-"""Most spans that a query returns."""
+"""Maximum number of spans in a query's result."""
 MAX_SECONDS = 10.0
-"""Longest time that a query may take."""
+"""Time limit of a query, in seconds."""
 _LONGEST = 4_000
 _DEEPEST = 50
 _OPENING = re.compile(r"[\[({&!]")
@@ -29,8 +29,8 @@ _pool = ThreadPool(2, "trace-query")
 class TraceQuery:
     """A JMESPath for whole traces.
 
-    It is evaluated on the list of the spans of each trace, by their start. The trace matches unless
-    the result is null, false, 0, an empty text or an empty list. Raises `Misuse` for a wrong
+    It is evaluated on the list of spans of each trace, sorted by start. The trace matches unless
+    the result is null, false, 0, an empty text or an empty list. Raises `Misuse` for an invalid
     expression, `LimitExceeded` for one that is too long.
 
     It runs in a thread, and ends `seconds` after its first step, or when its task is cancelled.
@@ -58,7 +58,7 @@ class TraceQuery:
                 hint=f"At most {_LONGEST} characters and {_DEEPEST} brackets are read.",
                 status_code=400,
             )
-        # only who queries needs the package
+        # optional package, needed for queries only
         from copilot_runtime.extensions.tracing.store.interpreter import Interpreter, parse
 
         tree = self._tree = parse(expression)
@@ -66,9 +66,9 @@ class TraceQuery:
         self._interpreter = Interpreter(self._check)
 
     def narrow(self, filter: TraceFilter) -> TraceFilter | None:
-        """Return a filter that rules out what cannot match, by what indexes know.
+        """Return the filter with the query's conditions that indexes support.
 
-        None if nothing can match: the query and the filter ask for two different things.
+        Return `None` if nothing can match, because the query and the filter contradict each other.
         """
         for name, value in _find_conditions(self._tree):
             if name == "has_error":
@@ -82,7 +82,7 @@ class TraceQuery:
         return filter
 
     def matches(self, spans: Sequence[Record]) -> bool:
-        """Return whether a trace matches. Raises `Misuse` where a function gets a wrong type."""
+        """Return `True` if a trace matches. Raises `Misuse` for an argument of a wrong type."""
         if self._tree is None:
             return True
         if self._keeps is not None:
@@ -91,7 +91,7 @@ class TraceQuery:
         return found not in _NOTHING
 
     def select(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> Iterator[list[Record]]:
-        """Yield the traces that match, each by the start of its spans; at most `limit`, if not 0.
+        """Yield the spans of matching traces, sorted by start; at most `limit` traces, 0 for all.
 
         Raises `LimitExceeded` after `seconds`.
         """
@@ -105,18 +105,18 @@ class TraceQuery:
                     return
 
     def limit_time(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield items. Raises `LimitExceeded` when the last one came after `seconds`."""
+        """Yield items from another iterable. Raises `LimitExceeded` after `seconds`."""
         self._deadline = self._clock() + self.seconds
         for item in items:
             self.check_time()
             yield item
 
     def is_late(self) -> bool:
-        """Return whether the time of a query is over."""
+        """Return `True` if the time limit of the query has passed."""
         return bool(self._deadline) and self._clock() > self._deadline
 
     def check_time(self) -> None:
-        """Raise `LimitExceeded` if the time of a query is over."""
+        """Raise `LimitExceeded` if the time limit of the query has passed."""
         if self.is_late():
             raise LimitExceeded(
                 f"The query took longer than {max(self.seconds, 0):g} seconds.",
@@ -125,7 +125,7 @@ class TraceQuery:
             )
 
     def collect(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> list[Record]:
-        """Return the spans of all traces that match, by their start.
+        """Return the spans of all matching traces, sorted by start.
 
         Raises `LimitExceeded` after `seconds`, or for more than `MAX_SPANS`.
         """
@@ -143,7 +143,7 @@ class TraceQuery:
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work`, which calls `collect` or `select`, in a thread and return its result.
 
-        Two queries run at a time, others wait for their turn.
+        At most two queries run concurrently; further ones wait.
         """
         try:
             return await _pool.run(work)
@@ -169,10 +169,10 @@ _STATUS = ("status", "code")
 
 
 def _find_conditions(tree: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
-    """Yield fields of a filter with the values that a trace must have for a match.
+    """Yield filter fields with the values that a trace must have to match.
 
-    It can be told of `[?condition]`, which finds nothing where no span meets the condition, and
-    of its parts that are joined by `&&`.
+    They are found in `[?condition]`, whose result is empty if no span meets the condition, and in
+    its operands of `&&`.
     """
     if tree is None or tree["type"] != "filter_projection":
         return

@@ -140,7 +140,7 @@ def decode_span(record: Mapping[str, Any]) -> Span:
 
 
 def read_kind(value: Any) -> Kind:
-    """Return the kind that a number or a name of OTLP means; `internal` for anything else."""
+    """Return the span kind of an OTLP number or name; `internal` for other values."""
     if isinstance(value, str):
         name = value.removeprefix("SPAN_KIND_").lower()
         return _KIND_NAMES.get(KINDS.get(name, 1), "internal")
@@ -148,7 +148,7 @@ def read_kind(value: Any) -> Kind:
 
 
 def read_status(value: Any) -> Status:
-    """Return the status that a number or a name of OTLP means; `unset` for anything else."""
+    """Return the status of an OTLP number or name; `unset` for other values."""
     if isinstance(value, str):
         name = value.removeprefix("STATUS_CODE_").lower()
         return _STATUS_NAMES.get(STATUSES.get(name, 0), "unset")
@@ -168,7 +168,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _nanoseconds(value: Any) -> int:
-    """Return a time, which old files and OTLP's JSON write as text, and very old ones in halves."""
+    """Parse nanoseconds, which OTLP JSON and old files write as text or as two 32-bit halves."""
     if isinstance(value, Mapping):  # a 64-bit number of JavaScript: {"low", "high", "unsigned"}
         low, high = value.get("low"), value.get("high")
         if isinstance(low, int) and isinstance(high, int):
@@ -181,7 +181,7 @@ def _nanoseconds(value: Any) -> int:
 
 
 def encode_line(record: Record) -> bytes:
-    """Return a record as a line, without its end."""
+    """Return a record as a JSON line, without the line break."""
     return orjson.dumps(record)
 
 
@@ -222,7 +222,7 @@ def decode_value(value: object) -> Span:
 
 
 def _translate_js(fields: Mapping[str, Any]) -> Record:
-    """Return the record of a span of the JavaScript SDK, whose kinds begin at 0."""
+    """Return the record of a span of the JavaScript SDK, whose kinds start at 0."""
     kind, context = fields.get("kind"), fields.get("spanContext")
     inner = cast("Mapping[str, Any]", context) if isinstance(context, Mapping) else {}
     scope = fields.get("instrumentationScope") or fields.get("instrumentationLibrary")
@@ -266,7 +266,7 @@ def _find_parent(fields: Mapping[str, Any]) -> Any:
 
 
 def _read_time(value: Any) -> Any:
-    """Return nanoseconds of `[seconds, nanoseconds]`; anything else as it is."""
+    """Convert `[seconds, nanoseconds]` to nanoseconds; other values are returned unchanged."""
     if isinstance(value, list):
         parts = cast("list[Any]", value)
         if len(parts) == 2 and all(type(part) is int for part in parts):

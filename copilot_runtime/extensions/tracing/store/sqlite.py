@@ -156,11 +156,11 @@ _INSERT_TRACE = f"INSERT INTO traces({_NAMES}, id) VALUES ({_MARKS}, ?)"  # noqa
 _UPDATE_TRACE = f"UPDATE traces SET ({_NAMES}) = ({_MARKS}) WHERE id = ?"  # noqa: S608
 _AT_ONCE = 500
 _STEPS_OF_SQLITE = 100_000
-"""Steps of SQLite's machine, about a millisecond, after which it asks whether it may go on."""
+"""SQLite instructions, about a millisecond, between two calls of the progress handler."""
 _BUSY_MILLISECONDS = 3_000
 _RETRY_MILLISECONDS = 50
 _MOST_AT_ONCE = 8_000
-"""Most spans that are read at one time: as many as that, or those of one trace."""
+"""Maximum number of spans per read, give or take one trace."""
 APPLICATION = 0x54524143
 """SQLite application id of the file; it tells a trace store from any other database."""
 _HAS_LABEL: Mapping[str, str] = {
@@ -177,29 +177,29 @@ _NEWEST_FIRST = "ORDER BY start_time DESC, trace_id DESC"
 
 
 class _Trace(NamedTuple):
-    """A line of the table of traces. Spans come in by the number of their trace, which grows: their
-    index grows at its end then, where ids by chance would make every page of it change."""
+    """A row of the table `traces`. Spans refer to it by an ascending number, so that their index
+    grows at its end; random trace ids would change pages all over the index."""
 
     id: int
     summary: TraceSummary
 
 
 _FileId = tuple[int, int] | None
-"""Which file it is, whatever its name: device and inode."""
+"""Device and inode of a file, or `None` if it does not exist."""
 
 
 class _Reader(sqlite3.Connection):
-    """A connection that ends its look at the file, whatever was still being read.
+    """A connection that can end its read snapshot even if statements are unfinished.
 
-    SQLite shows one state of the file for as long as any statement stands open, also after a
-    ROLLBACK; and an exception keeps the statement that it passed.
+    SQLite keeps a snapshot of the file while any statement is open, even after a ROLLBACK, and the
+    traceback of an exception keeps a reference to its statement.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._cursors: list[sqlite3.Cursor] = []
         self.file: _FileId = None
-        """The file that it was opened for."""
+        """Identifies the file for which the connection was opened."""
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         cursor = super().execute(sql, values)
@@ -230,7 +230,7 @@ class _Reader(sqlite3.Connection):
 
 
 class SqliteTraceStore(ThreadedTraceStore):
-    """Keeps traces in a file for `days`, and at most `max_traces`; 0 for any number of either.
+    """Stores traces in a file for `days`, and at most `max_traces`; 0 for no limit of either.
 
     Expired traces are deleted while the server runs. Several processes may use one file. Methods
     that read raise `ConfigurationFailed` for a file that is not a trace store, and `StoreFailed` if
@@ -330,7 +330,7 @@ class SqliteTraceStore(ThreadedTraceStore):
             is_late = search.is_late if search is not None else None
             reader.set_progress_handler(is_late, _STEPS_OF_SQLITE)
             try:
-                # one look at traces and spans: their numbers may be given away anew meanwhile
+                # one snapshot of traces and spans: trace numbers may be reused meanwhile
                 reader.execute("BEGIN")
                 return work(reader)
             except sqlite3.OperationalError:
@@ -348,7 +348,7 @@ class SqliteTraceStore(ThreadedTraceStore):
 
 
 def _identify(path: Path) -> _FileId:
-    """Return which file is at a path; None if there is none."""
+    """Return the device and inode of the file at a path, or `None` if it does not exist."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -387,7 +387,7 @@ def _connect(path: Path, factory: type[C]) -> C:
 
 
 def open_trace_file(path: Path) -> sqlite3.Connection:
-    """Return a connection for writing; the file is made if there is none."""
+    """Return a connection for writing; the file is created if it does not exist."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # users' messages are private; SQLite gives its other files the same mode
@@ -420,12 +420,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise _foreign(path, "it is the database of something else")
+        raise _foreign(path, "it is another program's database")
     [version] = connection.execute("SELECT max(version) FROM schema_version").fetchone()
     if version != SCHEMA_VERSION:
         age = "a newer" if version > SCHEMA_VERSION else "an older"
         raise ConfigurationFailed(
-            f"{path} was written by {age} version of this package, whose tables were others.",
+            f"{path} was written by {age} version of this package, with other tables.",
             hint="Name another file in telemetry.store, or move this one away.",
         )
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -441,13 +441,13 @@ def _unusable(path: Path, error: Exception) -> ConfigurationFailed:
 
 def _foreign(path: Path, reason: str) -> ConfigurationFailed:
     return ConfigurationFailed(
-        f"{path} is no store of traces: {reason}.",
+        f"{path} is not a trace store: {reason}.",
         hint="Name another file in telemetry.store, or move this one away.",
     )
 
 
 def _write_spans(writer: sqlite3.Connection, spans: Sequence[Span]) -> None:
-    """Insert spans, and bring the lines of their traces up to date."""
+    """Insert spans, and update the rows of their traces."""
     encoded = [encode_json(encode_span(span)) for span in spans]
     traces = _find_existing(writer, {record["trace_id"] for record, _ in encoded})
     count = len(traces)
@@ -462,7 +462,7 @@ def _write_spans(writer: sqlite3.Connection, spans: Sequence[Span]) -> None:
         rows.append((trace.id, record["span_id"], text.decode()))
         trace.summary.add(record)
     if writer.executemany(_INSERT_SPAN, rows).rowcount < len(rows):
-        # some were there already: they take the place of those, and their traces are counted anew
+        # some spans exist: replace them, and recompute the summaries of their traces
         writer.executemany(_REPLACE_SPAN, rows)
         for trace_id, (number, _) in traces.items():
             records = _read_spans(writer, [number])[number]
@@ -506,7 +506,7 @@ def _decode_trace(row: tuple[Any, ...]) -> _Trace:
 def _find_traces(
     reader: sqlite3.Connection, filter: TraceFilter, before: str = ""
 ) -> Iterator[_Trace]:
-    """Yield the traces that are meant, as far as a filter asks for no text, the newest first."""
+    """Yield candidate traces, the newest first; `match_text` must still check the filter's text."""
     conditions, values = _write_conditions(filter)
     if before:
         conditions.append(
@@ -518,7 +518,7 @@ def _find_traces(
 
 
 def _split(traces: Iterable[_Trace]) -> Iterator[Sequence[_Trace]]:
-    """Yield parts that are read at one time: first small ones, as few traces may be enough."""
+    """Split traces into batches of growing size: often the first few traces are enough."""
     part, size, most = list[_Trace](), 0, 100
     for trace in traces:
         part.append(trace)
@@ -530,7 +530,7 @@ def _split(traces: Iterable[_Trace]) -> Iterator[Sequence[_Trace]]:
 
 
 def _write_conditions(filter: TraceFilter) -> tuple[list[str], list[Any]]:
-    """Return the conditions of a filter in SQL, and their values."""
+    """Return the SQL conditions of a filter, and their parameters."""
     columns: list[tuple[str, Any]] = [
         ("trace_id = ?", clean_text(filter.trace_id)),
         ("end_time >= ?", filter.since),
@@ -566,7 +566,7 @@ def _write_pattern(text: str) -> str:
 def _read_spans(
     reader: sqlite3.Connection, numbers: Sequence[int]
 ) -> Mapping[int, Sequence[Record]]:
-    """Return the spans of traces as they came."""
+    """Return the spans of traces in arrival order, by the number of the trace."""
     found: dict[int, list[Record]] = {number: [] for number in numbers}
     rows = reader.execute(
         "SELECT trace, record FROM records WHERE trace IN (SELECT value FROM json_each(?)) "
@@ -579,7 +579,7 @@ def _read_spans(
 
 
 def _delete(writer: sqlite3.Connection, condition: str, values: Sequence[Any]) -> int:
-    """Delete traces in small transactions, so that others may write between them."""
+    """Delete traces in small transactions, to let others write meanwhile; return their number."""
     select = f"SELECT id FROM traces WHERE {condition} LIMIT {_AT_ONCE}"  # noqa: S608  # ours
     count = 0
     while True:

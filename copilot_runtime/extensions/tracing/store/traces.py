@@ -112,7 +112,7 @@ class TraceSummary:
             self._add_model_call(of)
 
     def has_label(self, kind: LabelKind, value: str) -> bool:
-        """Return whether one of the spans is of an agent, a thread, a run or a resource."""
+        """Return `True` if a span has this agent, thread, run, resource or user."""
         return (kind, value) in self.labels or {
             "agent": self.agent,
             "thread": self.thread_id,
@@ -120,10 +120,10 @@ class TraceSummary:
         }.get(kind) == value
 
     def _take_name(self, record: Record, operation: Any) -> None:
-        """Take the name of the span that began the trace, as far as it is known."""
+        """Use the name of the root span, or of the best candidate so far."""
         of = record["attributes"]
         agent = of.get(semconv.AGENT_NAME)
-        # the request of a web server around a run says nothing of it
+        # the span of the HTTP request around a run is not descriptive
         is_telling = bool(operation) or semconv.MCP_METHOD_NAME in of
         is_root = not record["parent_span_id"] and (is_telling or not self.agent)
         if is_root or (not self.has_root and (not self.name or operation == semconv.INVOKE_AGENT)):
@@ -137,7 +137,7 @@ class TraceSummary:
             self._label("agent", self.agent, agent)
 
     def _label(self, kind: LabelKind, first: str, value: Any) -> str:
-        """Return the first value there was; others become labels."""
+        """Return the first value; add further ones as labels."""
         if value == first:
             return first
         if not first and kind != "agent":
@@ -237,7 +237,7 @@ def match_summary(summary: TraceSummary, filter: TraceFilter) -> bool:
 
 
 def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]]:
-    """Return the labels that a filter wants a trace to have: one of each list."""
+    """Return lists of labels for a filter: a trace must have one label of each list."""
     resource = filter.resource_id
     thread = resource.removeprefix("common.Conversation.")
     labels: Sequence[Sequence[tuple[LabelKind, str]]] = (
@@ -251,14 +251,14 @@ def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]
 
 
 def match_text(spans: Iterable[Record], text: str) -> bool:
-    """Return whether one of the spans has a text, in any case; each trace has no text at all."""
+    """Return `True` if a span contains a text, ignoring case; an empty text always matches."""
     lower = text.lower()
     return not lower or any(has_text(span, lower) for span in spans)
 
 
 def has_text(span: Record, text: str) -> bool:
-    """Return whether a span has a text, in lower case, in its name, in what it is about or in an
-    answer that is kept; or whether the id of its trace begins with it.
+    """Return `True` if a lower-case text is in a span's name, its searched attributes or its stored
+    answer, or is a prefix of its trace id.
     """
     of, content = span["attributes"], span.get("content", {})
     values = [span["name"], *(of.get(name, "") for name in _SEARCHED)]

@@ -1,4 +1,4 @@
-/* The page Access: who somebody is, and, for operators, who may do what. */
+/* The page Access: the caller's identity, and, for operators, all permissions. */
 
 let keys = [];
 
@@ -24,7 +24,7 @@ const formatMoment = (seconds) => (seconds == null ? "never" : formatDate(second
 function showMe(me) {
   $("me-box").hidden = false;
   showPairs("me", {
-    user: me.user ?? "nobody: you have not signed in",
+    user: me.user ?? "anonymous: you have not signed in",
     tenant: me.tenant,
     "what you make belongs to": me.owner,
     "signed in by": WAYS[me.method] ?? me.method,
@@ -41,10 +41,10 @@ function showMe(me) {
 
 function showServer(server) {
   for (const box of ["server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = false;
-  $("status").textContent = server.is_open ? "Nobody has to sign in" : "";
+  $("status").textContent = server.is_open ? "Authentication is disabled" : "";
   showPairs("server", {
     "ways to sign in": server.ways.join(", ") || "none: set access.authenticate",
-    "without a credential": server.is_open ? "requests are answered, as nobody's" : "requests are refused",
+    "without a credential": server.is_open ? "requests are answered as anonymous" : "requests are refused",
     "roles of a credential without any": server.default_roles.join(", "),
     "operators by name": server.operators.join(", "),
     "audit log": server.audit ? "written" : "not written: set audit.file",
@@ -73,7 +73,7 @@ function showKeys() {
   ], key.state === "active" ? "" : "inactive")));
 }
 
-/* Takes away all that was shown: another login may see less. */
+/* Clears the page: another user may see less. */
 function clear() {
   keys = [];
   for (const box of ["me-box", "hint", "server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = true;

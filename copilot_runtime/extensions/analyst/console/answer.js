@@ -1,4 +1,4 @@
-/* One question and its answer: thoughts while it is worked on, then text, charts, tables, SQL. */
+/* One question and its answer: thoughts while it runs, then text, charts, tables and SQL. */
 
 const BADGES = {
   verified: ["verified", "Computed from metrics that the operator of this server defined."],
@@ -63,7 +63,7 @@ function drawFacts(pairs) {
   return list;
 }
 
-/* How far the answer can be trusted, and where its numbers come from. */
+/* The confidence in the answer, and the sources of its numbers. */
 function drawLineage({ trust, lineage = [] }) {
   const box = element("div", "", "lineage");
   if (!trust) return box;
@@ -94,7 +94,7 @@ function drawLineage({ trust, lineage = [] }) {
   return box;
 }
 
-/* What the analyst asks back: options to choose from, or whether something may be done. */
+/* A question of the analyst: a choice of options, or an approval request. */
 function drawQuestion(text, options, choose) {
   const box = element("div", "", "question"), buttons = element("p", "", "buttons");
   for (const [name, value] of options) {
@@ -111,7 +111,7 @@ function drawQuestion(text, options, choose) {
   return box;
 }
 
-/* The place of a question: `think` adds a thought, `finish` shows the answer, `fail` an error. */
+/* The view of a question: `think` adds a thought, `finish` shows the answer, `fail` an error. */
 function drawAnswer(question) {
   const box = element("article", "", "answer"), thoughts = element("details", "", "thoughts");
   const summary = element("summary", "Working on it"), list = element("ol");

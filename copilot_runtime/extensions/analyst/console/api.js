@@ -1,4 +1,4 @@
-/* The server: data sets, memory, and a question with what happens until its answer. */
+/* The server API: data sets, memory, and questions with their streamed answers. */
 
 const pathOf = (...parts) => `/analyst/${parts.map(encodeURIComponent).join("/")}`;
 
@@ -6,7 +6,7 @@ async function get(...parts) {
   return (await fetchData(pathOf(...parts))).json();
 }
 
-/* Changes or deletes something: `fetchData` reads and posts only. */
+/* Sends PATCH and DELETE requests: `fetchData` only reads and posts. */
 async function change(method, path, sent = undefined) {
   const headers = { accept: "application/json" };
   if (sent !== undefined) headers["content-type"] = "application/json";
@@ -19,7 +19,7 @@ async function change(method, path, sent = undefined) {
   throw new Error(answer.message ?? answer.error ?? `The server answered ${response.status}.`);
 }
 
-/* Asks a question, and calls `listen` with the kind and the data of each event of its answer. */
+/* Asks a question, and calls `listen` with the type and data of each event of the answer. */
 async function ask(question, listen, signal) {
   const response = await fetchData("/copilot/stream", "text/event-stream", signal, question);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -49,7 +49,7 @@ async function loadImage(url) {
   });
 }
 
-/* Has the browser keep a file of the server. */
+/* Downloads a file from the server. */
 async function saveDownload(url, name) {
   const link = element("a");
   link.href = URL.createObjectURL(await (await fetchData(`/${url}`, "*/*")).blob());

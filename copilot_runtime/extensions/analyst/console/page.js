@@ -1,4 +1,4 @@
-/* The page Data: what data there is, questions about it, and what the analyst remembers. */
+/* The page Data: data sets, questions about them, and the analyst's memory. */
 
 /* A reload keeps the questions of this tab and their answers. */
 const KEPT = "analyst-answers";
@@ -9,7 +9,7 @@ function read() {
   try {
     const kept = JSON.parse(sessionStorage.getItem(KEPT));
     if (kept?.session && Array.isArray(kept.answers)) return kept;
-  } catch { /* it is not of this page */ }
+  } catch { /* not stored by this page */ }
   return { session: crypto.randomUUID(), answers: [] };
 }
 
@@ -20,7 +20,7 @@ function keep(question, data) {
       return sessionStorage.setItem(KEPT, JSON.stringify({ session: state.session, answers: state.answers }));
     } catch {
       if (!state.answers.length) return;
-      state.answers.shift();  // the browser keeps no more than that
+      state.answers.shift();  // the browser's storage is full
     }
   }
 }
@@ -50,7 +50,7 @@ async function list() {
   const rows = datasets.reduce((sum, one) => sum + (one.row_count ?? 0), 0);
   $("status").textContent = `${formatCount(datasets.length)} data sets, ${formatCount(rows)} rows${problems.map((one) => `. ${one.problem}`).join("")}`;
   if (!state.open && !state.asking && !$("answers").children.length) await welcome();
-  if (progress.length || !datasets.length) setTimeout(() => attempt(list), LOOK_AGAIN);  // it may not have begun to load
+  if (progress.length || !datasets.length) setTimeout(() => attempt(list), LOOK_AGAIN);  // loading may not have started yet
 }
 
 function drawDataset({ name, description, row_count, columns, is_saved }) {
@@ -113,7 +113,7 @@ async function open(name) {
   await showMemory();
 }
 
-/* Before the first question: what can be done, with the data set that has most rows as the example. */
+/* Before the first question: suggestions, with the data set with the most rows as the example. */
 async function welcome() {
   const [largest] = [...state.datasets].sort((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
   if (!largest || state.welcome === largest.name) return;
@@ -122,7 +122,7 @@ async function welcome() {
   if (!state.open && !$("answers").children.length) suggest(found, "Ask in your own words. The answer comes with its table or chart, the SQL behind it, and how far it can be trusted. A data set on the list shows its columns. Try:");
 }
 
-/* A number whose sum or average means something: no key, and no number that only counts rows. */
+/* A numeric column whose sum or average is meaningful: neither a key nor a row number. */
 const isAmount = ({ name, average, unique_count }, rows) => average != null && !/(^|_)(id|key|no|nr|number|year|zip|code)$/i.test(name) && !(rows > 50 && unique_count === rows && /^(n|row|index)/i.test(name));
 const isGroup = ({ values, average, is_complete }) => values?.length > 1 && average == null && is_complete !== false;
 

@@ -1,4 +1,4 @@
-/* A table whose rows are sorted by the column that is pressed. */
+/* A table that is sorted by a click on a column. */
 
 const SHOWN = 500;
 const isNumber = (value) => typeof value === "number";
@@ -9,7 +9,7 @@ function drawCell(value) {
   return element("td", typeof value === "object" ? JSON.stringify(value) : String(value));
 }
 
-/* Orders numbers as numbers and all else as text; what is missing comes last. */
+/* Compares numbers as numbers and other values as text; missing values come last. */
 function compareCells(one, other) {
   if (one == null || other == null) return (one == null) - (other == null);
   if (isNumber(one) && isNumber(other)) return one - other;

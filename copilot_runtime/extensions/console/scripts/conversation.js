@@ -1,14 +1,14 @@
-/* A thread as its events tell it, the same whether they are live or read again later. */
+/* The state of a thread, built from its events, whether live or replayed. */
 
-const PASSING = new Set(["interrupt", "error"]);  // notes that look another way once the thread goes on
+const PASSING = new Set(["interrupt", "error"]);  // notes that look different once the thread continues
 const SENT = new Set(["user", "assistant", "tool", "system", "developer", "reasoning"]);
 
 class Conversation {
-  items = [];           // messages as AG-UI has them, and notes between them
+  items = [];           // AG-UI messages, and notes between them
   state = undefined;
-  interrupts = [];      // those the thread waits with
+  interrupts = [];      // the open interrupts of the thread
   run = null;           // the last run: its id, its items, whether and how it ended
-  changed = new Set();  // items to be drawn anew
+  changed = new Set();  // items to redraw
   #byId = new Map();
   #calls = new Map();
 
@@ -53,7 +53,7 @@ class Conversation {
     this.changed.add(call.item);
   }
 
-  /* Makes the messages those of a snapshot; what is not said in it stays if only we know it. */
+  /* Applies a message snapshot; items that only the page has are kept. */
   replace(messages) {
     const named = new Set(messages.map((message) => message.id));
     const spoken = (item) => SENT.has(item.role) && item.role !== "reasoning";
@@ -70,7 +70,7 @@ class Conversation {
     return known;
   }
 
-  /* One note of a kind for all runs that answer one message. */
+  /* Adds a note; all runs that answer one message share one note of each kind. */
   addNote(kind, values) {
     const asked = this.items.findLastIndex((item) => item.role === "user");
     const before = this.items.findIndex((item, at) => at > asked && item.kind === kind);
@@ -78,13 +78,13 @@ class Conversation {
     this.add({ role: "note", kind, values: [...(same?.values ?? []), ...values] });
   }
 
-  /* Some servers tell of an interrupt in today's way and in the one before. */
+  /* Some servers send an interrupt in both the current and the previous format. */
   forgetOldInterrupts(asked) {
     this.interrupts = asked;
     this.items = this.items.filter((item) => !item.interrupt?.event || !this.run.items.includes(item));
   }
 
-  /* Ends what the run left open. */
+  /* Ends the open items of the run. */
   close() {
     for (const item of this.items) {
       if (!item.open && !item.toolCalls?.some((call) => call.open)) continue;
@@ -115,7 +115,7 @@ const EVENTS = {
   },
   RUN_ERROR(thread, event) {
     thread.close();
-    if (!thread.run || thread.run.ended) thread.run = { id: "", items: [] };  // one that could not begin
+    if (!thread.run || thread.run.ended) thread.run = { id: "", items: [] };  // a run that could not start
     thread.run.ended = true;
     if (event.code === "abort" || event.code === "STOPPED") thread.add({ role: "note", kind: "stopped" });
     else fail(thread, event);
@@ -197,7 +197,7 @@ const EVENTS = {
     thread.changed.add(step);
   },
 
-  /* How agents asked before interrupts were part of a run's outcome. */
+  /* The format of interrupts before they were part of a run's outcome. */
   CUSTOM(thread, { name, value }) {
     if (name !== "on_interrupt") return;
     const message = typeof value === "string" ? value : undefined;

@@ -3,7 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const base = new URL(document.documentElement.dataset.endpoint, location.href).href.replace(/\/$/, "");
 
-/* Asks for what is at a path; with something to send, it is a POST of that as JSON. */
+/* Fetches a path; with a body, sends it as JSON by POST. */
 async function fetchData(path, accept = "application/json", signal = undefined, sent = undefined) {
   const headers = { accept };
   const posted = sent === undefined ? {} : { method: "POST", body: JSON.stringify(sent) };
@@ -18,7 +18,7 @@ async function fetchData(path, accept = "application/json", signal = undefined, 
   throw Object.assign(new Error(words), { status: response.status });
 }
 
-/* Does something, and shows what keeps it from being done. */
+/* Runs a function, and shows its error. */
 async function attempt(work) {
   $("problem").hidden = true;
   try {
@@ -31,7 +31,7 @@ async function attempt(work) {
   }
 }
 
-/* Characters that turn the order of others around: what is approved shall be what is read. */
+/* Bidirectional control characters: the approved text must be the displayed text. */
 const BIDIRECTIONAL = /[\u202a-\u202e\u2066-\u2069]/g;
 
 const visible = (text) => String(text).replace(BIDIRECTIONAL, "\ufffd");
@@ -43,7 +43,7 @@ function element(tag, text = "", className = "") {
   return made;
 }
 
-/* Keeps the header by which people sign in as long as the tab is there; `change` is called when they write another one. */
+/* Stores the authorization header for the session of the tab; `change` is called when the user edits it. */
 function keepAuthorization(change) {
   $("authorization").value = sessionStorage.getItem("authorization") ?? "";
   $("authorization").onchange = () => {
@@ -52,7 +52,7 @@ function keepAuthorization(change) {
   };
 }
 
-/* Times, counts and prices in words, and texts that are too long. */
+/* Formats times, counts and prices, and truncates long texts. */
 
 function formatTime(milliseconds) {
   if (milliseconds < 1) return `${Math.round(milliseconds * 1000)} µs`;
@@ -64,7 +64,7 @@ function formatTime(milliseconds) {
   return `${Math.round(minutes / (24 * 60)).toLocaleString("en")} days`;
 }
 
-/* The time of a day, with the day unless it is today. */
+/* Formats a time, with the date unless it is today. */
 function formatDate(milliseconds) {
   const date = new Date(milliseconds);
   if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString();
@@ -72,7 +72,7 @@ function formatDate(milliseconds) {
 }
 
 const formatCount = (count) => count.toLocaleString("en");
-/* With a plus where requests without a known price come on top. */
+/* Appends a plus if there are requests without a known price. */
 const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
 
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);

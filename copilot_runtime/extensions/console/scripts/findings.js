@@ -1,4 +1,4 @@
-/* What the analyst finds, in the chat: thoughts, charts, tables, files, and where numbers come from. */
+/* The analyst's results in the chat: thoughts, charts, tables, files, and sources of numbers. */
 
 const FINDINGS = {
   "analyst-thoughts": drawThoughts,
@@ -31,7 +31,7 @@ function drawThoughts(node, title, { thoughts = [], is_done }) {
   node.replaceChildren(title, list);
 }
 
-/* A picture of the server: the page may show no other images than those that it holds itself. */
+/* An image from the server, as a blob: the page's policy forbids other images. */
 async function loadPicture(url) {
   const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "?theme=dark" : "";
   const picture = await (await request("GET", `/${url}${theme}`)).blob();

@@ -1,19 +1,19 @@
 /* Frames for third-party pages: without an origin, under a policy of their own. */
 
 const MOST_MESSAGE = 1_000_000;   // characters of one message out of a frame
-const MOST_RELOADS = 5;           // how often a page in a frame may load itself anew
+const MOST_RELOADS = 5;           // how often a page in a frame may reload itself
 const TALLEST = 900;
 const sandboxes = new Set();
 
 const hasSandbox = () => $("items").dataset.sandbox !== "";
 
-/* `reach` has the origins that the page may load from, as an MCP app declares them; `receive` gets its messages. */
+/* `reach` lists the origins that the page may load from, as declared by an MCP app; `receive` gets its messages. */
 class Sandbox {
   frame = element("iframe");
   #address;
-  #orders = [];         // what makes the page, given again when it loads itself anew
+  #orders = [];         // orders that build the page, repeated after a reload
   #loads = 0;
-  #key = "";            // of the document in the frame: it takes orders with this key alone
+  #key = "";            // key of the document in the frame, required for orders
 
   constructor(title, { allow = "allow-scripts", reach = {}, receive = () => {} } = {}) {
     const { resourceDomains, connectDomains, frameDomains, baseUriDomains } = reach;
@@ -29,21 +29,21 @@ class Sandbox {
     sandboxes.add(this);
   }
 
-  /* Gives an order of sandbox.html; those that have to be there again after a load are kept. */
+  /* Sends an order to sandbox.html; orders needed after a reload are stored. */
   order(type, more = {}, { keep = true } = {}) {
     const order = { type: `sandbox/${type}`, ...more };
     if (keep) this.#orders = [...(["preview", "replace"].includes(type) ? [] : this.#orders), order];
     if (this.#key) this.send({ ...order, key: this.#key });
   }
 
-  /* The target has no origin that could be named; it is this frame, which shows nothing but this server's sandbox. */
+  /* The target origin is opaque and cannot be named, but the frame shows only this server's sandbox. */
   send(message) { this.frame.contentWindow?.postMessage(message, "*"); }
 
   resize(height) {
     if (Number.isFinite(height)) this.frame.style.height = `${Math.min(Math.max(Math.ceil(height), 40), TALLEST)}px`;
   }
 
-  /* A page may load the sandbox anew, and with a wider policy: then it is sent back, and gets nothing there. */
+  /* A page may reload the sandbox with a wider policy: then it is reset, and gets no orders there. */
   #fill({ key, search }) {
     if (this.#loads++ >= MOST_RELOADS) return;
     if (search !== this.#address.search) {
@@ -65,7 +65,7 @@ window.addEventListener("message", ({ source, data }) => {
   for (const each of sandboxes) {
     const { contentWindow } = each.frame;
     each.wasShown ||= contentWindow !== null;
-    if (contentWindow === null && each.wasShown) sandboxes.delete(each);  // its conversation is no longer on the page
+    if (contentWindow === null && each.wasShown) sandboxes.delete(each);  // its conversation was removed from the page
     if (source === null || source !== contentWindow || isLarge(data)) continue;
     each.take(data);
   }
@@ -75,7 +75,7 @@ function isLarge(data) {
   try { return (JSON.stringify(data) ?? "").length > MOST_MESSAGE; } catch { return true; }
 }
 
-/* Asks the person whether a page in a frame may do something. One question at a time. */
+/* Asks the user to allow an action of a page in a frame, one question at a time. */
 async function askConsent(title, words, yes) {
   const dialog = $("consent");
   if (dialog.open) return false;
@@ -110,7 +110,7 @@ function outsideMedia(tag, address, description, height = { video: 320, audio: 6
   return node;
 }
 
-/* Open Generative UI: a page that a model writes, shown while it is written. */
+/* Open Generative UI: a page written by a model, rendered while it is streamed. */
 
 const PAGE_TOOL = "generateSandboxedUi";
 const PREVIEW_EVERY = 150;   // milliseconds
@@ -186,7 +186,7 @@ function generatedPageView() {
   } };
 }
 
-/* Puts the style into the head, behind what the page itself has there. */
+/* Appends the style to the page's head. */
 function wholePage(html, css) {
   const style = `<style>${css.replace(/<\/style/gi, "<\\/style")}</style>`;
   const end = html.search(/<\/head>/i);
@@ -194,16 +194,16 @@ function wholePage(html, css) {
   return /^\s*<!doctype/i.test(page) ? page : `<!doctype html>${page}`;
 }
 
-/* MCP Apps: the page of an MCP server in a frame, which asks by way of this page. */
+/* MCP Apps: a page of an MCP server in a frame, whose requests go through this page. */
 
 const APP_PROTOCOL = "2026-01-26";
 const APP_MIME = "text/html";
 const MOST_PAGE = 4_000_000;     // characters of the page of an app
 const MOST_PENDING = 8;          // requests of one app at the same time
-const MOST_WORDS = 4_000;        // characters of a message that an app wants to send
-const MOST_REFUSALS = 3;         // of a person; then the app may no longer ask
+const MOST_WORDS = 4_000;        // characters of a message that an app sends
+const MOST_REFUSALS = 3;         // by the user, after which the app may not ask again
 
-/* Answers the requests of one app, and shows it. */
+/* Shows an app, and answers its requests. */
 class AppHost {
   node = element("section", "frame app");
   #status = element("div", "note");
@@ -243,7 +243,7 @@ class AppHost {
     this.node.append(this.sandbox.frame);
   }
 
-  /* Asks the app's own server, by way of ours, which decides what an app may ask. */
+  /* Forwards a request to the app's server through ours, which authorizes it. */
   async proxy(method, params) {
     const { serverHash, serverId } = this.content;
     const body = {
@@ -261,7 +261,7 @@ class AppHost {
     return result ?? {};
   }
 
-  /* JSON-RPC: requests are answered, notifications are not, and anything else is left alone. */
+  /* JSON-RPC: requests are answered, notifications are handled, and other messages are ignored. */
   async #receive(message) {
     if (message?.jsonrpc !== "2.0" || typeof message.method !== "string") return;
     const isRequest = ["string", "number"].includes(typeof message.id);

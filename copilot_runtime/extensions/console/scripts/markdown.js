@@ -1,4 +1,4 @@
-/* Markdown, the light kind: paragraphs, lists, fences, bold, emphasis, code and links. */
+/* A subset of Markdown: paragraphs, lists, fences, bold, emphasis, code and links. */
 const LINK = /^\[([^\]\n]+)\]\((https?:\/\/[^\s()]+|\/(?!\/)[^\s()]*)\)$/;
 
 function markdown(source) {
@@ -40,10 +40,10 @@ function inline(into, source) {
   }
 }
 
-/* A backslash in front of a sign says that the sign is meant, and no markup. */
+/* A backslash escapes a markup character. */
 const unescapeMarkdown = (source) => source.replace(/\\([!-/:-@[-`{-~])/g, "$1");
 
-/* Opens beside the chat. Who wrote it is a model: only pages of the web and of this server are linked. */
+/* A link that opens in a new tab. As a model wrote it, only web URLs and pages of this server are linked. */
 function link(words, url) {
   const made = element("a", "", words);
   made.href = url;

@@ -1,8 +1,8 @@
-/* Files and speech: what is said without typing. */
+/* Input by files and speech. */
 
-// any file where the server reads files, else pictures for the model
+// any file if the server reads files, else only images for the model
 const takesFiles = $("knowledge").getAttribute("href") !== "";
-const attachments = [];  // parts, as AG-UI has them
+const attachments = [];  // AG-UI message parts
 
 async function readFile(file) {
   const url = await new Promise((read, failed) => {

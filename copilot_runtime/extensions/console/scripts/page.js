@@ -1,8 +1,8 @@
-/* The page around the conversation: its controls, its panel, and how it begins. */
+/* The page around the conversation: its controls, its panel, and its startup. */
 
 /* Suggestions for agents with the tools of this page; the server may add more for its own chat. */
 const SUGGESTIONS = ["What can you do?", "Make it orange and dark", "Add a note: water the plants"];
-/* What an agent can be asked that answers from data: by its name. */
+/* Suggestions for agents that answer from data, by agent name. */
 const dataSuggestions = {};
 let agents = [];
 
@@ -90,7 +90,7 @@ async function start() {
   leaveThreads();
   followThreads();
   discoverTraces();
-  discoverData().catch(() => {});  // the page Data says what is wrong there
+  discoverData().catch(() => {});  // the page Data shows the error
   threadId = "";  // read it again even if it is the one that is shown
   await go();
 }
@@ -159,7 +159,7 @@ $("state").onblur = () => { if ($("state").getAttribute("aria-invalid") !== "tru
 
 $("form").onsubmit = (event) => {
   event.preventDefault();
-  if (discovering) return discovering.then(() => $("form").requestSubmit());  // then a chat begins anew
+  if (discovering) return discovering.then(() => $("form").requestSubmit());  // then a new chat starts
   const said = $("input").value.trim();
   if (reading || (!said && !attachments.length)) return;
   $("input").value = "";
@@ -188,7 +188,7 @@ $("copy").onclick = async () => {
     $("copied").textContent = "Selected: copy it with your keyboard";
   }
 };
-// a reload must not lose whose threads these are
+// a reload must keep the owner of the threads
 $("authorization").value = sessionStorage.getItem("authorization") ?? "";
 $("authorization").onchange = () => {
   sessionStorage.setItem("authorization", $("authorization").value);

@@ -1,4 +1,4 @@
-/* The tools this page offers the model: it calls them, the page does the work. */
+/* The frontend tools of this page. */
 
 const text = (description, more = {}) => ({ type: "string", description, ...more });
 const schema = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
@@ -31,11 +31,11 @@ const TOOLS = {
       return `The note is on the page, number ${notesOf(thread).length + 1}.`;
     },
   },
-  // it is drawn while it is written, from the activity that the server makes of the call
+  // drawn while it is streamed, from the activity that the server derives from the call
   [PAGE_TOOL]: { description: PAGE_DESCRIPTION, parameters: PAGE_PARAMETERS, run: () => "UI generated" },
 };
 
-/* Notes belong to their thread: they are the calls that went well. */
+/* A thread's notes, which are its successful calls. */
 function notesOf(conversation) {
   const calls = conversation.items.flatMap((item) => item.toolCalls ?? []);
   return calls
@@ -66,17 +66,17 @@ function isLight(color) {
   return 0.299 * r + 0.587 * g + 0.114 * b > 150;
 }
 
-/* The conversation on the page: asking, acting, reading on, stopping. */
+/* The conversation on the page: ask, run tools, resume and stop. */
 
-const ROUNDS = 10;   // how often the page's tools may be answered without a person
+const ROUNDS = 10;   // maximum rounds of frontend tools without user input
 let agent = "default";
 let threadId = newId();
 let thread = new Conversation();
 let transcript = new Transcript($("items"), thread);
-let reading = null;  // the answer that is read: its AbortController, and whether it is to be stopped
-let again = false;   // whether another tab has asked meanwhile
+let reading = null;  // the current answer: its AbortController, and whether to stop it
+let again = false;   // whether another tab has started a run meanwhile
 let decided = new Map();
-let lastClick;       // in a surface, since the person last wrote something
+let lastClick;       // the last click in a surface since the user's last message
 const tabs = "BroadcastChannel" in window ? new BroadcastChannel(`copilot-runtime ${base}`) : null;
 
 const pathOf = (name) => `/agent/${encodeURIComponent(agent)}/${name}`;
@@ -111,7 +111,7 @@ async function alone(work, ways) {
   }
 }
 
-/* Asks the agent, and again for as long as it calls tools of this page. A click is said again each time: no message has it. */
+/* Sends requests to the agent until it calls no more frontend tools. A click is repeated each time, as no message has it. */
 function answer({ click = lastClick, ...resume } = {}) {
   return alone(async (mine) => {
     for (let round = 0; round < ROUNDS; round++) {
@@ -131,14 +131,14 @@ function input({ resume, command, click } = {}) {
       ...(draws ? SURFACE_CONTEXT : []), ...(offers.pages ? PAGE_CONTEXT : []),
     ],
     forwardedProps: {
-      ...(draws && { a2uiCatalogAvailable: true, a2uiCards: false }),  // plans and findings are drawn by views of their own
+      ...(draws && { a2uiCatalogAvailable: true, a2uiCards: false }),  // plans and findings have their own views
       ...(command && { command }), ...(click && { a2uiAction: { userAction: click } }),
     },
     ...(resume && { resume }),
   };
 }
 
-/* Tells the agent of a button in a surface that a person has pressed: once, and not while it answers. */
+/* Sends a click on a surface's button to the agent: once, and not while it answers. */
 function click(action) {
   if (reading) return undefined;
   lastClick = action;
@@ -185,7 +185,7 @@ function finishCalls() {
   return act({ controller: new AbortController(), stop: false }).then((acted) => acted && answer());
 }
 
-/* Shows the thread as the server knows it, and goes on with the answer it is giving. */
+/* Shows the server's state of the thread, and follows its active run. */
 function open() {
   again = false;
   return alone(async (mine) => {
@@ -206,7 +206,7 @@ function open() {
   }, [["Try again", open]]);
 }
 
-/* Ends the run on the server; its last words then come as for any other end. */
+/* Stops the run on the server; its last events arrive as usual. */
 async function stop() {
   if (!reading) return;
   const mine = reading;
@@ -221,7 +221,7 @@ async function stop() {
   }
 }
 
-/* Answers a question of the agent; it goes on when none is open. */
+/* Answers a question of the agent, which continues when none is open. */
 function decide(interrupt, decision) {
   decided.set(interrupt.id, { interruptId: interrupt.id, ...decision });
   thread.items.filter((item) => item.interrupt === interrupt).forEach((item) => thread.changed.add(item));
@@ -255,7 +255,7 @@ function showProblem(error, ways = []) {
   scrollDown();
 }
 
-/* Those of the page; an error that a run ended with belongs to the conversation. */
+/* Errors of the page; the error of a run belongs to the conversation. */
 function dismissBanners() {
   document.querySelectorAll("#log > .banner").forEach((each) => each.remove());
 }
@@ -309,7 +309,7 @@ tabs?.addEventListener("message", ({ data }) => {
   else open();
 });
 
-/* What belongs to the runs behind an answer: their traces, and what a person thinks of them. */
+/* The footer of an answer: traces and feedback of its runs. */
 
 const MOST_RATINGS = 500;
 let ratings = readRatings();
@@ -348,7 +348,7 @@ function thumb(rating, label, item) {
   return made;
 }
 
-/* Says of the last run, which gave the answer, what it was worth. */
+/* Sends feedback on the run that gave the answer. */
 async function rate(item, rating) {
   item.problem = "";
   try {
@@ -366,7 +366,7 @@ function readRatings() {
   try {
     return JSON.parse(localStorage.getItem("ratings") ?? "{}");
   } catch {
-    return {};  // nothing may be kept here
+    return {};  // storage is disabled
   }
 }
 

@@ -1,8 +1,8 @@
-/* The list of threads, and what can be done with one. */
+/* The list of threads, and the actions on a thread. */
 
 const PAGE = 30;
 let threads = [];
-let wanted = PAGE;        // how many the list shows, if there are as many
+let wanted = PAGE;        // maximum length of the list
 let refreshing = null;
 let asked = 0;
 let opened = null;        // the thread whose tools are shown
@@ -11,7 +11,7 @@ const firstWords = new Map();
 
 const hashOf = (agent, id) => `#${encodeURIComponent(agent)}/${encodeURIComponent(id)}`;
 
-/* What the hash names, or null for a new chat. */
+/* The thread id in the URL's hash, or null for a new chat. */
 function named(hash) {
   const found = /^#([^/]+)\/(.+)$/.exec(hash);
   try {
@@ -53,7 +53,7 @@ async function readThreads() {
   $("more").hidden = !cursor;
 }
 
-/* Finds out how the threads without a name begin, one after the other. */
+/* Reads the first words of threads without a name, one after the other. */
 async function learnFirstWords() {
   for (const { id, name } of threads) {
     if (name || firstWords.has(id)) continue;
@@ -63,7 +63,7 @@ async function learnFirstWords() {
       firstWords.set(id, wordsOf(messages));
       drawThreads();
     } catch {
-      firstWords.delete(id);  // asked again with the next look at the list
+      firstWords.delete(id);  // retried with the next reload of the list
     }
   }
 }
@@ -74,7 +74,7 @@ function wordsOf(messages) {
   return content.find((part) => part.type === "text")?.text.trim() || "An image";
 }
 
-/* ---- what others do: other pages, other devices, other servers ---- */
+/* ---- changes by other tabs, devices and servers ---- */
 
 const FOLLOW_AGAIN = 2000;
 let following = null;      // ends the stream of changes
@@ -88,7 +88,7 @@ async function followThreads() {
     const response = await request("GET", "/threads/changes?includeArchived=true", null, mine.signal);
     for await (const found of framesOf(response)) found.map((data) => JSON.parse(data)).forEach(takeChange);
   } catch {
-    // the list is read again when the page is looked at, and when it is asked for
+    // the list is reloaded when the page becomes visible, and on request
   }
   if (following !== mine) return;
   following = null;
@@ -133,7 +133,7 @@ function drawThreads() {
 
 let drawn = new Map();
 
-/* What looks the same stays the same, also under a finger that is about to press it. */
+/* Unchanged rows keep their nodes, so that a click in progress is not lost. */
 function viewOnce(each) {
   const { id } = each, running = isRunning(id);
   const look = JSON.stringify([each, titleOf(each), id === threadId, running, opened === id, renaming === id, agents.length]);
@@ -214,7 +214,7 @@ function nameField(each) {
   field.onkeydown = (event) => {
     if (event.isComposing) return;
     if (event.key !== "Enter" && event.key !== "Escape") return;
-    event.preventDefault();  // or Enter presses the button that is focused next
+    event.preventDefault();  // or Enter would press the next focused button
     event.stopPropagation();
     done(event.key === "Enter");
   };
@@ -237,7 +237,7 @@ async function remove(each) {
   if ((await change(each, "DELETE", "", { agentId: each.agentId })) && each.id === threadId) newChat();
 }
 
-/* Tells the server what is to be different, and whether it is. */
+/* Sends a change to the server, and returns whether it succeeded. */
 async function change({ id }, method, below, body) {
   let done = true;
   try {

@@ -1,4 +1,4 @@
-/* What is seen of a conversation. A model's text only ever becomes text nodes. */
+/* The views of a conversation. Text of models only becomes text nodes. */
 
 function element(tag, className = "", content = "") {
   const made = document.createElement(tag);
@@ -14,7 +14,7 @@ function button(label, onclick, className = "") {
   return made;
 }
 
-/* Draws the items of a conversation into a box, and again what has changed of them. */
+/* Draws the items of a conversation into a box, and redraws changed items. */
 class Transcript {
   #views = new Map();
 
@@ -95,7 +95,7 @@ function assistantView() {
   } };
 }
 
-const LONG = 600;  // characters of a call that closes itself once it has its result
+const LONG = 600;  // calls with more characters are collapsed once they have a result
 
 function callView(call) {
   const node = element("details", "card busy"), title = element("summary"), brief = element("span", "brief");
@@ -128,13 +128,13 @@ function callView(call) {
   } };
 }
 
-/* The reason, if a result says that the call failed. */
+/* Returns the error of a failed call's result, or null. */
 function failureIn(result) {
   try {
     const told = JSON.parse(result);
     return told?.error?.message ?? (told?.status === "error" ? told.message : null) ?? null;
   } catch {
-    return null;  // a plain text is no failure
+    return null;  // plain text is not a failure
   }
 }
 
@@ -161,7 +161,7 @@ function activityView() {
   } };
 }
 
-/* What an answer was grounded in: documents that a reader can open. */
+/* The sources of an answer, as links to documents. */
 function drawSources(node, title, sources) {
   const list = element("ol", "sources");
   for (const { title: words, id, url } of sources) {
@@ -174,7 +174,7 @@ function drawSources(node, title, sources) {
 
 const MOST_TASKS = 40;
 
-/* How far a plan is: its first tasks, and the way to all the rest. */
+/* The progress of a plan: its first tasks, and a link to the plan. */
 function drawPlan(node, title, plan) {
   const { over = 0, total = 0 } = plan.progress ?? {};
   const list = element("ol", "plan"), rows = [];
@@ -200,7 +200,7 @@ function drawPlan(node, title, plan) {
   node.replaceChildren(title, list, more);
 }
 
-/* What ended a run: loud while nothing has come after it. */
+/* The error that ended a run, prominent while it is the last item. */
 function errorView({ error }) {
   const node = element("div");
   return { node, update(item, thread) {
@@ -222,7 +222,7 @@ function usageView({ values }) {
   return { node: element("div", "note usage", words), update() {} };
 }
 
-/* A question of the agent: it waits for an answer, however long. */
+/* A question of the agent, which waits for an answer without a time limit. */
 function interruptView({ interrupt }) {
   const node = element("section", "card ask"), buttons = element("div", "buttons");
   const field = element("input"), label = element("label", "", "Answer, as JSON or as text");
@@ -257,7 +257,7 @@ function asValue(written) {
   try { return JSON.parse(written); } catch { return written; }
 }
 
-/* An error and the ways out of it. */
+/* An error with its possible actions. */
 function banner(error, ways = []) {
   const node = element("div", "banner");
   node.setAttribute("role", "alert");
@@ -274,7 +274,7 @@ function spellSeconds(seconds) {
   return seconds < 6000 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
 }
 
-/* Lets a button be pressed once its time has come, and counts down to it. */
+/* Disables a button until a time, and shows a countdown. */
 function holdBack(node, until) {
   const label = node.textContent;
   node.setAttribute("aria-live", "off");  // else each second would be read aloud

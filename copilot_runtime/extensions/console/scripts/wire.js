@@ -1,4 +1,4 @@
-/* What the server is asked and how its answers are read: AG-UI over HTTP and server-sent events. */
+/* Requests to the server and their responses: AG-UI over HTTP and server-sent events. */
 
 const root = document.documentElement;
 const $ = (id) => document.getElementById(id);
@@ -7,7 +7,7 @@ const base = new URL(root.dataset.endpoint, location.href).href.replace(/\/$/, "
 const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now()}-${Math.random()}`;
 
 class Problem extends Error {
-  /* `broken` says that an answer had begun: the server goes on with it. Before `retryAt`, it is of no use to ask again. */
+  /* `broken`: the response had started, and the server continues the run. `retryAt`: the earliest time for a retry. */
   constructor(title, message, { broken = false, retryAt } = {}) {
     super(message);
     this.title = title;
@@ -59,7 +59,7 @@ async function refusal(response) {
   return new Problem(title, `${String(detail || response.statusText || "The answer was empty.")}${way}`, { retryAt: retryTimeOf(response) });
 }
 
-/* Yields the events of a stream, those together that came together. */
+/* Yields the events of a stream in batches, as they arrive. */
 async function* events(path, body, signal) {
   wireBegan = performance.now();
   const response = await request("POST", path, body, signal);
@@ -78,7 +78,7 @@ async function* events(path, body, signal) {
   }
 }
 
-/* Yields the data of server-sent events, those together that came together. */
+/* Yields the data of server-sent events in batches, as they arrive. */
 async function* framesOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
@@ -99,7 +99,7 @@ function dataOf(block) {
   return lines.map((line) => line.slice(line[5] === " " ? 6 : 5)).join("\n");
 }
 
-/* Changes of a state, as RFC 6902 writes them. Returns the new value; the old one stays as it was. */
+/* Applies an RFC 6902 patch to a state. Returns the new value without changing the old one. */
 
 function patched(value, operations) {
   let whole = { value: structuredClone(value) };
@@ -140,7 +140,7 @@ function valueAt(whole, path) {
   return parent[key];
 }
 
-/* The parent of what a JSON pointer names, and its key there. */
+/* Returns the parent of a JSON pointer's target, and the key in it. */
 function place(whole, path) {
   const keys = ["value", ...path.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"))];
   const last = keys.pop();

@@ -1,4 +1,4 @@
-/* The page Knowledge: what is known, where it is from, and what became of what was taken in. */
+/* The page Knowledge: resources, their sources, and ingestion results. */
 
 const PAGE = 20;
 const MOST_SOURCES = 50;
@@ -59,7 +59,7 @@ async function showStatus() {
   return state;
 }
 
-// what there is changes with an update, so it is shown anew at its end
+// an update changes the resources, so reload them at its end
 async function watch() {
   if ((await showStatus()) !== "updating") await showContents();
 }
@@ -74,7 +74,7 @@ async function showOntology() {
 async function list() {
   const offset = count;
   const { resources, total } = await get(`/resources?offset=${offset}&limit=${PAGE}`);
-  if (offset !== count) return; // they are there already
+  if (offset !== count) return; // they are shown already
   count += resources.length;
   $("list").append(...resources.map(entry));
   $("list-title").textContent = `Resources: ${total}`;
@@ -87,7 +87,7 @@ async function showContents() {
   await Promise.all([list(), showOntology()]);
 }
 
-/* Takes away all that was shown. */
+/* Clears the page. */
 function clear() {
   count = 0;
   for (const id of ["results", "sources", "list", "provenance"]) $(id).replaceChildren();
@@ -112,7 +112,7 @@ $("all-sources").onclick = () => {
 $("close").onclick = () => { $("resource").hidden = true; };
 $("more").onclick = () => attempt(list);
 keepAuthorization(() => {
-  clear(); // what another login may read
+  clear(); // another user may read other resources
   attempt(async () => {
     await start();
     await search();

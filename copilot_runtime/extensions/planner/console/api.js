@@ -9,13 +9,13 @@ async function get(path) {
   return (await fetchPlans(path)).json();
 }
 
-/* Has the server stop, retry or answer, and returns the plan as it is then. */
+/* Stops, retries or answers a plan, and returns its new state. */
 async function send(plan, task, verb, sent = {}) {
   return (await fetchPlans(`${pathOf(plan, task)}/${verb}`, "application/json", undefined, sent)).json();
 }
 
-/* Calls `listen` with each event behind a number, to the end of the plan. When a connection has
-   ended before, a new one goes on where that was. */
+/* Calls `listen` with each event after a number, until the end of the plan. When a connection has
+   ended before, a new one resumes there. */
 async function follow(plan, after, listen, signal) {
   while (!signal.aborted) {
     try {

@@ -1,10 +1,10 @@
-/* The page Plans: what is planned, how far it is, and what people say to it. */
+/* The page Plans: plans, their progress, and the user's answers. */
 
 const PAGE = 50;
-const MOST = 200;  // in one answer of the server
+const MOST = 200;  // per response of the server
 const MOST_WORDS = 200_000;
 const tracesPage = $("traces").getAttribute("href");
-const QUIET = 250;  // milliseconds between two looks at a plan that changes
+const QUIET = 250;  // milliseconds between two reloads of a changing plan
 const state = { id: "", plan: null, task: "", wanted: PAGE, asked: 0, following: null, words: new Map(), shown: "", isOperator: false };
 
 /* ---- the list ---- */
@@ -86,7 +86,7 @@ async function open(hash) {
   else if (!task && state.task) closeTask();
 }
 
-/* Shows a plan, unless a later picture of it is there already. */
+/* Shows a plan, unless a newer snapshot is shown already. */
 function show(plan) {
   if (plan.id !== state.id || plan.number < (state.plan?.number ?? 0)) return;
   const before = state.plan?.status;
@@ -109,7 +109,7 @@ function show(plan) {
   if (before && before !== plan.status) quietly(list);
 }
 
-/* Traces are for operators, where they are kept. */
+/* Traces are visible to operators only, if they are stored. */
 function showTraceLink() {
   $("traces").hidden = !tracesPage || !state.isOperator;
   $("trace").hidden = $("traces").hidden || !state.plan?.trace_id;
@@ -191,7 +191,7 @@ function showTaskButtons() {
   showWords();
 }
 
-/* What a task writes at this moment. It is kept nowhere: what came of it is its output. */
+/* The live text of a task. It is not stored; the result is the task's output. */
 function showWords() {
   const words = state.words.get(state.task) ?? "";
   $("words-box").hidden = !words;
@@ -201,7 +201,7 @@ function showWords() {
   if (isAtEnd) box.scrollTop = box.scrollHeight;
 }
 
-/* ---- while it happens ---- */
+/* ---- live updates ---- */
 
 function watch() {
   state.following?.abort();
@@ -225,7 +225,7 @@ function take(event) {
 let refreshing = 0;
 let pause = QUIET;
 
-/* Looks at the plan anew: soon, and the less often the longer the server takes for it. */
+/* Schedules a reload of the plan: soon, but less often if the server is slow. */
 function refreshSoon() {
   if (refreshing) return;
   refreshing = setTimeout(async () => {
@@ -243,7 +243,7 @@ async function refresh() {
   await loadTask();
 }
 
-/* Looks on at a plan that goes on again. */
+/* Follows a plan that was resumed. */
 async function takeUp() {
   await refresh();
   watch();
@@ -253,12 +253,12 @@ async function takeUp() {
 async function quietly(work) {
   try {
     await work();
-  } catch { /* the next time */ }
+  } catch { /* retried next time */ }
 }
 
-/* ---- what people do ---- */
+/* ---- user actions ---- */
 
-/* Has the server do something with the plan or a task, and shows what became of it. */
+/* Sends an action on the plan or a task, and shows the result. */
 async function command(verb, task, sent = {}) {
   const { id } = state;
   await attempt(async () => {

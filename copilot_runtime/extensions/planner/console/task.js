@@ -16,7 +16,7 @@ const NOTES = {
   interrupt: "Your answer",
 };
 
-/* Shows the questions that are open. `answer` is called with a question, an answer and a note. */
+/* Shows the open questions. `answer` is called with a question, an answer and a note. */
 function showQuestions(plan, answer, select) {
   const box = $("questions");
   const open = new Set(plan.questions.map((question) => question.id));
@@ -57,7 +57,7 @@ function drawQuestion(question, answer, select) {
   return item;
 }
 
-/* What a task is about to use that is to be approved. */
+/* The inputs of a task that waits for approval: outputs of other tasks, by name. */
 function drawContext({ context = [] }) {
   return context.map(({ name, output }) => {
     const box = element("details");
@@ -67,7 +67,7 @@ function drawContext({ context = [] }) {
   });
 }
 
-/* What an assistant asked, as it asked it. */
+/* An assistant's question, unchanged. */
 function drawDetails({ interrupt }) {
   if (!interrupt) return [];
   const box = element("details");
@@ -75,11 +75,11 @@ function drawDetails({ interrupt }) {
   return [box];
 }
 
-/* One task: what it is for, what it did, what came of it. Nothing of it is markup. */
+/* One task: its purpose, calls and output, all as plain text. */
 
 const openParts = new Set();  // the parts that the user has opened
 
-/* Shows a task, without what goes on to be written. */
+/* Shows a task, without its live text. */
 function showTask(task) {
   $("task").hidden = false;
   $("task-title").textContent = visible(cut(task.id === ROOT ? "The plan" : task.name, 10_000));
@@ -141,7 +141,7 @@ function drawCall(task, call) {
   return box;
 }
 
-/* JSON as people read it, and any other text as it is. */
+/* Formats JSON for reading; other text is unchanged. */
 function readable(text) {
   try {
     return cut(JSON.stringify(JSON.parse(text), null, 2), 50_000);

@@ -1,9 +1,9 @@
-/* The tree of tasks: only the rows that can be seen are in the document. */
+/* The tree of tasks, virtualised: only visible rows are in the document. */
 
 const ROW = 48;
 const tree = { nodes: [], visible: [], collapsed: new Set(), selected: "", drawn: new Map(), select: () => {} };
 
-/* Shows the tasks of a plan, the first of which is the plan itself. */
+/* Shows the tasks of a plan; the first one is the plan itself. */
 function showTree(plan) {
   const { id, status, reason, evaluation, rounds, tokens, dollars, created_at, ended_at, tasks } = plan;
   const root = { id: ROOT, name: "The plan", status, reason, evaluation, rounds, tokens, dollars, started_at: created_at, ended_at, tasks };
@@ -16,7 +16,7 @@ function showTree(plan) {
   hideCollapsed();
 }
 
-/* Returns the tasks in the order of a tree: each with its depth, its parent, and how many below it are over. */
+/* Returns the tasks in tree order, each with its depth, its parent, and the number of ended descendants. */
 function flatten(root) {
   const nodes = [];
   const stack = [{ task: root, depth: 0, parent: -1 }];
@@ -128,7 +128,7 @@ function drawToggle(id) {
   const isCollapsed = tree.collapsed.has(id);
   const toggle = element("button", isCollapsed ? "▸" : "▾");
   toggle.type = "button";
-  toggle.tabIndex = -1;  // the keys of the tree do it
+  toggle.tabIndex = -1;  // the tree has keyboard navigation
   toggle.setAttribute("aria-label", isCollapsed ? "Show what is below" : "Hide what is below");
   toggle.onclick = (event) => {
     event.stopPropagation();
@@ -143,7 +143,7 @@ function collapse(id, isCollapsed) {
   hideCollapsed();
 }
 
-/* Writes how long what goes on has taken by now. */
+/* Updates the durations of running tasks. */
 function tick() {
   for (const took of document.querySelectorAll(".took")) {
     const until = took.dataset.until ? Number(took.dataset.until) : Date.now() / 1000;
@@ -151,7 +151,7 @@ function tick() {
   }
 }
 
-/* Marks a task as the chosen one; null is none. */
+/* Marks a task as selected; null for none. */
 function markSelected(id) {
   tree.selected = id ?? "";
   if (id) $("tree").setAttribute("aria-activedescendant", `row-${id}`);
@@ -176,7 +176,7 @@ function moveSelection(step) {
   scrollToTask(node.task.id);
 }
 
-/* Left folds a task or goes to what it is a part of; right unfolds it or goes to its first part. */
+/* Left collapses a task or selects its parent; right expands it or selects its first subtask. */
 function moveSideways(isLeft) {
   const node = tree.visible.find(({ task }) => task.id === tree.selected);
   if (!node) return;

@@ -72,7 +72,7 @@ const ICONS = {
   volumeUp: `${SPEAKER}M15.5 9.5a4 4 0 0 1 0 5M18 7a7.5 7.5 0 0 1 0 10`,
   warning: "M12 4l9 16H3zM12 10v5M12 17.5v.5",
 };
-const NO_ICON = "M6 6h12v12H6z";  // one whose name is not in the catalog
+const NO_ICON = "M6 6h12v12H6z";  // for names that are not in the catalog
 const LONGEST_PATH = 4_000;
 
 function iconView({ name }, { scope }) {
@@ -129,7 +129,7 @@ const still = (node) => ({ node, update() {} });
 const fillView = (node, children) => ({ node, update() { arrange(node, children()); } });
 const choose = (table, key, otherwise) => (typeof key === "string" && Object.hasOwn(table, key) ? table[key] : otherwise);
 
-/* Puts nodes into a box in their order, and moves none that may stay: a frame that is moved loads anew. */
+/* Puts nodes into a box in order, without moving nodes unnecessarily: a moved iframe reloads. */
 function arrange(box, nodes) {
   const wanted = nodes.filter(Boolean), kept = new Set(wanted);
   for (const child of [...box.children]) if (!kept.has(child)) child.remove();
@@ -149,14 +149,14 @@ function textView({ text, variant }, { scope }) {
     if (words === shown) return;
     shown = words;
     node.replaceChildren();
-    // a line alone is no list: it may be the middle of a sentence in a row
+    // a single line is not a list: it may be the middle of a sentence in a row
     if (heading) inline(node, words.replace(/^#{1,6}\s+/, ""));
     else if (/^\s*[-*]\s[^\n]*$/.test(words)) inline(node, words);
     else node.append(...markdown(words));
   } };
 }
 
-/* Of images of elsewhere, in pixels: their frame has to have a height before they are there. */
+/* Heights of external images in pixels: their frames need a height before the images are loaded. */
 const IMAGE_HEIGHTS = { icon: 40, avatar: 40, smallFeature: 130, mediumFeature: 240, largeFeature: 340, header: 150 };
 
 function imageView({ url, description, fit, variant }, { scope }) {
@@ -177,7 +177,7 @@ function imageView({ url, description, fit, variant }, { scope }) {
   } };
 }
 
-/* Images within the data may be longer than any text. */
+/* Data URLs of images may be longer than any text. */
 const largeImage = (value) => (typeof value === "string" && /^data:image\/[\w.+-]+[;,]/.test(value) && value.length < 2_000_000 ? value : "");
 
 function mediaView(tag, { url, description }, { scope }) {
@@ -275,7 +275,7 @@ function buttonView(component, { scope, build, press }) {
   } };
 }
 
-/* The message of the first check that fails; empty if there is none. */
+/* Returns the message of the first failed check; empty if all pass. */
 function problemOf(checks, scope) {
   if (!Array.isArray(checks)) return "";
   const failed = checks.slice(0, 50).find((rule) => !scope.valueOf(rule?.condition ?? rule));

@@ -1,12 +1,12 @@
-/* Surfaces: what an agent draws with components of the catalog. Whatever it writes, the page stays whole. */
+/* Surfaces, which agents draw with components of the catalog. No agent output can break the page. */
 
 const MOST_OPERATIONS = 1_000;
 const MOST_COMPONENTS = 1_000;
-const MOST_NODES = 3_000;      // components that are drawn, those of lists for each item
-const MOST_ITEMS = 500;        // of one list
+const MOST_NODES = 3_000;      // drawn components, counting each list item
+const MOST_ITEMS = 500;        // per list
 const DEEPEST = 32;
 
-/* The activity of a surface, from the first word about it to what it has become. */
+/* The activity of a surface, from the first progress to its final state. */
 function surfaceActivityView() {
   const node = element("div", "surfaces"), status = element("div"), surfaces = new Map();
   node.append(status);
@@ -21,7 +21,7 @@ function surfaceActivityView() {
   } };
 }
 
-/* What can be said of a surface before it is there, or instead of it. */
+/* The status of a surface that is not drawn yet, or has failed. */
 function lifecycleNotes(content) {
   const { status, progressTokens, attempt, maxAttempts, error, errors, attempts, debugExposure } = content ?? {};
   const tokens = Number.isFinite(progressTokens) ? `, ${progressTokens.toLocaleString("en")} tokens so far` : "";
@@ -53,14 +53,14 @@ function groupOperations(operations) {
 
 const KINDS = ["createSurface", "updateComponents", "updateDataModel", "deleteSurface"];
 
-/* One surface: its components, its data, and what is drawn of them. */
+/* One surface: its components, its data, and its DOM nodes. */
 class Surface {
   node = element("section", "a2ui");
   exists = false;
   #data = new SurfaceData();
   #components = new Map();
-  #views = new Map();      // by their place in the tree
-  #left = 0;               // how many more are drawn
+  #views = new Map();      // by position in the tree
+  #left = 0;               // how many more may be drawn
   #isCut = false;
 
   constructor(id) {
@@ -68,7 +68,7 @@ class Surface {
     this.node.ariaLabel = "Surface";
   }
 
-  /* Takes all operations of the surface, which are those from before and new ones. */
+  /* Applies all operations of the surface: the earlier ones and new ones. */
   load(operations) {
     const updates = [];
     this.#components = new Map();
@@ -100,11 +100,11 @@ class Surface {
     arrange(this.node, [root, reached && this.#note(`Only ${reached} of this surface are drawn.`)]);
   }
 
-  /* Returns the node of a component at a place; the one from before if the component is still the same. */
+  /* Returns the node of a component at a position, reused if the component is unchanged. */
   #build(id, scope, trail, at, before) {
     if (this.#left-- <= 0) return null;
     const mark = `${id}@${scope.path}`, component = this.#components.get(id);
-    if (component === undefined) return this.#note("…");  // it is still to come
+    if (component === undefined) return this.#note("…");  // not received yet
     if (trail.some((one) => one.mark === mark)) return this.#note(`${id} is its own child.`);
     if (trail.length >= DEEPEST) return this.#note("This surface is nested too deeply.");
     const here = [...trail, { mark, at }], key = JSON.stringify(here), known = before.get(key);
@@ -133,7 +133,7 @@ class Surface {
     return view;
   }
 
-  /* What a click does: it reaches the agent, or opens an address. */
+  /* Handles a click: sends it to the agent, or opens a URL. */
   #press({ id, action }, scope) {
     const { event, functionCall } = action ?? {};
     if (functionCall?.call === "openUrl") return openUrl(scope.valueOf(functionCall.args?.url));
@@ -148,7 +148,7 @@ class Surface {
   #note(words) { return element("span", "a2ui-unknown", words); }
 }
 
-/* Children by their ids, or one component for each item of a list in the data. */
+/* Returns children by id, or one component per item of a list in the data. */
 function listChildren(children, scope, build) {
   if (Array.isArray(children)) return children.slice(0, MOST_COMPONENTS).map((id) => build(id));
   if (typeof children?.componentId !== "string" || typeof children.path !== "string") return [];

@@ -1,11 +1,11 @@
-/* What this page tells agents of the components that it draws. */
+/* The component catalog that this page sends to agents. */
 
 const CATALOG_ID = "https://a2ui.org/specification/v0_9/basic_catalog.json";
-/* Servers and agents know these entries of the context by their descriptions. */
+/* Servers and agents identify these context entries by their descriptions. */
 const CAPABILITIES = "A2UI catalog capabilities: available catalog IDs and custom component definitions the client can render.";
 const COMPONENT_SCHEMA = "A2UI Component Schema \u2014 available components for generating UI surfaces. Use these component names and properties when creating A2UI operations.";
 
-/* What is the same for many properties is said once, in `notes`: agents get the catalog with each run. */
+/* `notes` describes common properties once, to save tokens: agents get the catalog with each run. */
 const bound = (description) => (description ? { description } : {});
 const childId = { type: "string", description: "id of a component" };
 const childIds = { description: "ids of components, or {\"componentId\": \"id\", \"path\": \"/list\"} for one per item" };
@@ -48,11 +48,11 @@ const SURFACE_CONTEXT = [
   { description: COMPONENT_SCHEMA, value: JSON.stringify(CATALOG) },
 ];
 
-/* The functions of A2UI's basic catalog. They only make values: what acts is done for a click alone. */
+/* The functions of A2UI's basic catalog. They are pure; actions run on clicks only. */
 
 const MOST_TEXT = 20_000;
 const MOST_NESTED = 10;       // ${…} within ${…}
-const MOST_PATTERN = 200;     // characters of a regular expression, and of what it is compared with
+const MOST_PATTERN = 200;     // characters of a regular expression, and of the text it is matched against
 const MOST_REPETITIONS = 3;
 const EMAIL = /^[\w.%+-]{1,64}@[a-zA-Z0-9-]{1,63}(\.[a-zA-Z0-9-]{1,63}){0,8}\.[a-zA-Z]{2,24}$/;
 
@@ -84,7 +84,7 @@ const FUNCTIONS = {
   ends_with: ({ string, suffix }) => asText(string).endsWith(asText(suffix)),
 };
 
-/* Returns what a call makes; undefined for a function that is not in the catalog, or whose arguments do not fit. */
+/* Returns the result of a call; undefined for an unknown function or invalid arguments. */
 function callFunction({ call, args }, scope, depth) {
   if (!Object.hasOwn(FUNCTIONS, call)) return undefined;
   try {
@@ -95,7 +95,7 @@ function callFunction({ call, args }, scope, depth) {
   }
 }
 
-/* Opens an address of the web beside this page; nothing else is opened. */
+/* Opens a web URL in a new tab; other URLs are ignored. */
 function openUrl(address) {
   const url = webAddress(address);
   if (url) window.open(url, "_blank", "noopener,noreferrer");
@@ -116,7 +116,7 @@ const formatWith = (options, value) => value === "" || value === null || isNaN(v
 
 const within = (number, min = -Infinity, max = Infinity) => !isNaN(number) && number >= Number(min) && number <= Number(max);
 
-/* Repetitions of repetitions, and many beside each other, can take for ever, and who wrote the pattern is a model: such a one is not checked. */
+/* Nested and adjacent repetitions can cause catastrophic backtracking, and models write the patterns: such patterns are not checked. */
 function matches(value, pattern) {
   if ((pattern.match(/[*+]|\{\d*,\d*\}/g) ?? []).length > MOST_REPETITIONS) return true;
   if (pattern.length > MOST_PATTERN || value.length > MOST_PATTERN || /[*+}]\)?[*+{]|\([^)]*([*+}]|\|)[^)]*\)[*+{]/.test(pattern)) return true;
@@ -139,7 +139,7 @@ const DATE_PARTS = {
 };
 
 function formatPattern(value, pattern) {
-  // a day without a time is that day here, not the evening before
+  // a date without a time is in the local time zone, not in UTC
   const date = new Date(/^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00` : value ?? "");
   if (!value || isNaN(date)) return "";
   if (pattern === "ISO") return date.toISOString();
@@ -202,18 +202,18 @@ function namedArguments(scanner, scope, depth) {
   return args;
 }
 
-/* The data of a surface: what components read by path, and what a person writes back. */
+/* The data of a surface, which components read and write by path. */
 
 const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
-const DEEPEST_VALUE = 16;  // calls within calls
+const DEEPEST_VALUE = 16;  // nested calls
 
-/* What an agent has written, and on top of it what a person has changed since. */
+/* The agent's data, overlaid with the user's later changes. */
 class SurfaceData {
   #written = {};
   #value = {};
   #edits = new Map();
 
-  /* Takes what the agent says now. A change of a person stays, unless the agent has changed the same place. */
+  /* Replaces the agent's data. A user's change is kept unless the agent has changed the same path. */
   load(updates) {
     let written = {};
     for (const { path = "/", value } of updates) written = withValue(written, keysOf(String(path)), structuredClone(value));
@@ -234,7 +234,7 @@ class SurfaceData {
   }
 }
 
-/* A place in the data: paths without a slash at their front begin here. */
+/* A scope in the data, to which relative paths refer. */
 class Scope {
   constructor(data, path = "") {
     this.data = data;
@@ -250,7 +250,7 @@ class Scope {
     return new Scope(this.data, `${this.absolute(path).replace(/\/$/, "")}/${index}`);
   }
 
-  /* What a property says: itself, what is at a path, or what a function of the catalog makes of its arguments. */
+  /* Returns the value of a property: a literal, the value at a path, or the result of a function call. */
   valueOf(value, depth = 0) {
     if (value === null || typeof value !== "object" || depth > DEEPEST_VALUE) return value;
     if (Array.isArray(value)) return value.map((each) => this.valueOf(each, depth + 1));
@@ -263,7 +263,7 @@ class Scope {
     return asText(this.valueOf(value)).slice(0, MOST_TEXT);
   }
 
-  /* Writes what a person has put into an input, if the property is bound to a path. */
+  /* Writes an input's value, if the property is bound to a path. */
   write(property, value) {
     if (typeof property?.path === "string") this.data.write(this.absolute(property.path), value);
   }
@@ -281,7 +281,7 @@ function readValue(value, keys) {
   return value;
 }
 
-/* Returns a whole with a value in a place. Where there is no such place, it stays as it was. */
+/* Returns a copy with a value set at a path, or the original if there is no such path. */
 function withValue(whole, keys, value) {
   if (!keys.length) return value ?? {};
   if (keys.some((key) => FORBIDDEN_KEYS.has(key))) return whole;

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class AccessExtension(Extension):
-    """Decides who comes in and how much they may do, and records it."""
+    """Authenticates callers, enforces limits, and writes the audit log."""
 
     name = "access"
     requires = ("tracing",)
@@ -192,7 +192,7 @@ def build_counters(settings: Settings) -> "RedisCounters | None":
 def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter | None":
     """Return the limiter for the limits in the settings, or `None` if no limit is set.
 
-    Raises `MissingPackage`.
+    Raises `MissingPackage` if a limit of dollars needs the package for prices.
     """
     limiter = Limiter(settings.limits, counters, price=find_price)
     if limiter.counts_dollars and find_spec("genai_prices") is None:

@@ -1,4 +1,4 @@
-"""The sections of the settings for API keys, tokens of identity providers, and services."""
+"""The settings sections of API keys, JWTs, service tokens, the audit log and limits."""
 
 import re
 from typing import Annotated, Literal
@@ -38,53 +38,54 @@ class ApiKeySettings(Section):
         AfterValidator(check_store_url),
     ] = Field(
         default="",
-        description="Where keys, and used tokens of services, are: sqlite:PATH or postgresql://... "
-        "Empty: access.db beside the threads, or their database.",
+        description="Store of API keys and used service tokens: sqlite:PATH or postgresql://... "
+        "Empty: access.db in the folder of the threads, or their database.",
         repr=False,  # it may hold a password
     )
     header: Header = Field(
-        default="x-api-key", description="Header that may have a key, beside authorization."
+        default="x-api-key", description="Header for an API key, besides authorization."
     )
 
 
 class JwtSettings(Section):
-    """Signed tokens of an identity provider (OpenID Connect), or of an application of yours."""
+    """Signed tokens of an identity provider (OpenID Connect), or of the operator's application."""
 
     issuer: str = Field(
         default="",
-        description="The claim iss of tokens; their keys are found below it by OpenID Connect.",
+        description="Required claim iss of tokens. Keys are found by OpenID Connect discovery.",
     )
     jwks: str = Field(
         default="",
         description="URL or file of the keys (JWKS), relative to the working directory. Empty: "
-        "what the issuer says.",
+        "the URL that the issuer publishes.",
     )
     audience: Words = Field(
-        default=(), description="Values of the claim aud that are accepted: at least one of them."
+        default=(),
+        description="Accepted values of the claim aud; a token needs at least one of them.",
     )
     algorithms: Annotated[Words, AfterValidator(_check_algorithms)] = Field(
-        default=("RS256", "ES256", "EdDSA"), description="Algorithms that are accepted."
+        default=("RS256", "ES256", "EdDSA"), description="Accepted algorithms."
     )
     secret: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
-        description="Key of tokens with HS256, which is then all that has to be in algorithms.",
+        description="Shared key of HMAC algorithms; algorithms must then name one, such as HS256.",
         repr=False,
     )
     leeway: SecondsOrNone = Field(
-        default=30, description="Seconds by which clocks may differ for exp, nbf and iat."
+        default=30, description="Tolerated clock difference for exp, nbf and iat, in seconds."
     )
     keys_ttl: SecondsOrNone = Field(
-        default=3600, description="Seconds after which keys of a URL are read again."
+        default=3600, description="Seconds after which keys are fetched again from a URL."
     )
     user_claim: str = Field(default="sub", min_length=1, description="Claim with the user's id.")
     tenant_claim: str = Field(
-        default="", description="Claim with the tenant, such as org_id. Empty: there are none."
+        default="", description="Claim with the tenant, such as org_id. Empty: no tenants."
     )
     roles_claim: str = Field(
-        default="roles", description="Claim with the roles; dots lead into objects."
+        default="roles", description="Claim with the roles; a dotted path selects a nested value."
     )
     scopes_claim: str = Field(
-        default="", description="Claim that limits the token to scopes of ours. Empty: none does."
+        default="", description="Claim with the scopes that a token is limited to. Empty: no limit."
     )
 
     @model_validator(mode="after")
@@ -107,11 +108,11 @@ class ServiceTokenSettings(Section):
     )
     form: Literal["bound", "simple"] = Field(
         default="bound",
-        description="Whether a token is for one method and one body, once; simple: for all, as in "
-        "Copilot-LD.",
+        description="Validity of a token: once, for one method and body (bound), or for all "
+        "requests (simple), as in Copilot-LD.",
     )
     lifetime: Annotated[float, Field(gt=0, le=3600)] = Field(
-        default=60, description="Seconds for which a token is good."
+        default=60, description="Lifetime of a token, in seconds."
     )
     roles: Words = Field(default=("user",), description="Roles of services.")
 
@@ -129,15 +130,15 @@ class AuditSettings(Section):
     )
     key: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
-        description="Key of the hashes that chain the lines, 32 bytes or more: without it, whoever "
-        "may write the file may write it anew.",
+        description="Key of the hashes that chain the lines, 32 bytes or more. Without it, the log "
+        "can be forged by anyone with write access.",
         repr=False,
     )
     max_bytes: Annotated[int, Field(ge=4096)] = Field(
-        default=50 * 1024 * 1024, description="Size at which the next file is begun."
+        default=50 * 1024 * 1024, description="File size at which the log is rotated, in bytes."
     )
     max_files: Annotated[int, Field(ge=1)] = Field(
-        default=20, description="Files that are kept; the oldest one is deleted."
+        default=20, description="Maximum number of files; the oldest ones are deleted."
     )
 
 
@@ -190,7 +191,7 @@ AtOnce = Annotated[int, Field(ge=0)]
 
 
 class LimitSettings(Section):
-    """Limits of users, tenants and keys. Anonymous callers are counted by their address."""
+    """Limits per user, tenant and key. Anonymous callers are counted by their address."""
 
     store: Annotated[
         str,
@@ -198,45 +199,46 @@ class LimitSettings(Section):
         AfterValidator(check_store_url),
     ] = Field(
         default="memory",
-        description="Where is counted: memory, of each process; redis://... for all together.",
+        description="Store of the counters: memory (per process), or redis://... (shared).",
         repr=False,  # it may hold a password
     )
     requests_per_user: Counts = Field(
-        default=(), description="Requests of a user, such as 120/minute, 5000/day."
+        default=(), description="Requests per user, such as 120/minute, 5000/day."
     )
-    requests_per_tenant: Counts = Field(default=(), description="Requests of all of a tenant.")
-    requests_per_key: Counts = Field(default=(), description="Requests with one API key.")
+    requests_per_tenant: Counts = Field(default=(), description="Requests per tenant.")
+    requests_per_key: Counts = Field(default=(), description="Requests per API key.")
     runs_per_user: Counts = Field(
         default=(),
-        description="Questions of a user, such as 5/minute: runs, but not what goes on "
-        "with one after a browser action or an approval.",
+        description="Runs per user, such as 5/minute. Continuations after a browser action or an "
+        "approval are not counted.",
     )
-    runs_per_tenant: Counts = Field(default=(), description="Questions of all of a tenant.")
-    runs_per_key: Counts = Field(default=(), description="Questions with one API key.")
+    runs_per_tenant: Counts = Field(default=(), description="Runs per tenant.")
+    runs_per_key: Counts = Field(default=(), description="Runs per API key.")
     runs_at_once_per_user: AtOnce = Field(
-        default=0, description="Runs of a user at one time; 0 for any number."
+        default=0, description="Concurrent runs per user; 0 for no limit."
     )
     runs_at_once_per_tenant: AtOnce = Field(
-        default=0, description="Runs of all of a tenant at one time."
+        default=0, description="Concurrent runs per tenant; 0 for no limit."
     )
     runs_at_once_per_key: AtOnce = Field(
-        default=0, description="Runs with one API key at one time."
+        default=0, description="Concurrent runs per API key; 0 for no limit."
     )
     thread_streams_per_user: AtOnce = Field(
         default=20,
-        description="Pages of a user that follow changes of threads at one time, in each "
-        "process; 0 for any number.",
+        description="Concurrent thread subscriptions per user and process; 0 for no limit.",
     )
     tokens_per_user: Counts = Field(
-        default=(), description="Tokens of models for a user, such as 200000/day."
+        default=(), description="Model tokens per user, such as 200000/day."
     )
-    tokens_per_tenant: Counts = Field(default=(), description="Tokens for all of a tenant.")
-    tokens_per_key: Counts = Field(default=(), description="Tokens with one API key.")
+    tokens_per_tenant: Counts = Field(default=(), description="Model tokens per tenant.")
+    tokens_per_key: Counts = Field(default=(), description="Model tokens per API key.")
     dollars_per_user: Rates = Field(
-        default=(), description="US dollars for models for a user, such as 2.50/day."
+        default=(), description="Model cost per user in US dollars, such as 2.50/day."
     )
-    dollars_per_tenant: Rates = Field(default=(), description="US dollars for all of a tenant.")
-    dollars_per_key: Rates = Field(default=(), description="US dollars with one API key.")
+    dollars_per_tenant: Rates = Field(
+        default=(), description="Model cost per tenant in US dollars."
+    )
+    dollars_per_key: Rates = Field(default=(), description="Model cost per API key in US dollars.")
 
     def find_longest(self) -> int:
         """Return the longest window of all limits in seconds, or 0 without limits."""

@@ -265,7 +265,7 @@ _REPEATABLE = (exp.Sum, exp.Avg, exp.Count, exp.Median, exp.Stddev)
 def _describe_fan_out(one: _Key, other: _Key, most: int) -> str:
     return (
         f"{other} is not unique: the join repeats rows of {one.table!r} up to {most:,} times, so "
-        f"what is counted or summed of {one.table!r} may be too high."
+        f"counts and sums of {one.table!r} may be too high."
     )
 
 

@@ -139,7 +139,7 @@ class ResultStore(Generic[T]):
             data = await self._storage.get(found[-1]) if found else b""
         except ObjectNotFound:
             return None
-        return require_object(loads(data), "What is stored of a result") if data else None
+        return require_object(loads(data), "A stored result") if data else None
 
     async def _clear(self) -> None:
         """Delete expired values, at most once an hour."""

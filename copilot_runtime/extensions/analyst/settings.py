@@ -1,4 +1,4 @@
-"""The section of the settings for an agent that answers questions about data."""
+"""The settings section `analyst`."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def _check_urls(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class AnalystSettings(Section):
-    """An agent that answers questions about data with SQL that it can only read with."""
+    """An agent that answers questions about data with read-only SQL."""
 
     name: Annotated[str, check_match(r"^[A-Za-z0-9_-]*$", "of letters, digits, _ and - alone")] = (
         Field(
@@ -37,20 +37,20 @@ class AnalystSettings(Section):
     )
     data: Annotated[Words, AfterValidator(_check_urls)] = Field(
         default=(),
-        description="Where the data is: files and patterns (CSV, Parquet, JSON), a DuckDB file, "
-        "postgresql://..., or traces, what is kept of runs here, for operators alone. name=PATH "
-        "names it.",
+        description="Data sources: files and glob patterns (CSV, Parquet, JSON), a DuckDB file, "
+        "postgresql://..., or traces, the traces of this server, for operators only. name=PATH "
+        "gives a source a name.",
         repr=False,  # an address may hold a password
     )
     store: str = Field(
         default=".copilot/analyst",
         min_length=1,
-        description="Folder of copies of the data, data sets that people saved, and memory.",
+        description="Folder for copies of the data, saved data sets, and memory.",
     )
     refresh: SecondsOrNone = Field(
         default=0,
-        description="Seconds after which sources are looked at again while the server runs: those "
-        "that changed are copied. 0: only when it starts.",
+        description="Interval at which sources are checked for changes and copied again, in "
+        "seconds. 0: only at startup.",
     )
     folder: str = Field(
         default="custom/config",
@@ -58,7 +58,7 @@ class AnalystSettings(Section):
         "skills and tests. None of it has to be there.",
     )
     model: str = Field(
-        default="", description="Model that answers. Empty: the adapter's. Also LLM_MODEL_NAME."
+        default="", description="Model of the agent. Empty: the adapter's. Also LLM_MODEL_NAME."
     )
     framework: Literal["own", "openai-agents", "pydantic-ai"] = Field(
         default="own", description="The agent loop: our own, or that of an SDK."
@@ -70,26 +70,28 @@ class AnalystSettings(Section):
     )
     memory_enabled: bool = Field(
         default=True,
-        description="Whether it learns which columns, queries and repairs people need.",
+        description="Whether the agent remembers useful columns, queries and repairs.",
     )
     history_limit: int = Field(
-        default=6, ge=0, description="How much of the conversation the model reads again."
+        default=6, ge=0, description="Length of the conversation history that the model reads."
     )
     history_unit: Literal["entries", "turns"] = Field(
         default="entries",
         description="Unit of history_limit: messages, or questions with their answers.",
     )
-    max_skills: int = Field(default=3, ge=0, description="Most skills for one question.")
+    max_skills: int = Field(default=3, ge=0, description="Maximum number of skills per question.")
     sql_examples: int = Field(
-        default=3, ge=0, le=5, description="Most examples of SQL for one question."
+        default=3, ge=0, le=5, description="Maximum number of SQL examples per question."
     )
-    max_turns: Count = Field(default=12, description="Most requests to the model for a question.")
-    query_timeout: Seconds = Field(default=30, description="Seconds that one query may take.")
+    max_turns: Count = Field(
+        default=12, description="Maximum number of model requests per question."
+    )
+    query_timeout: Seconds = Field(default=30, description="Timeout of a query, in seconds.")
     memory_limit: Annotated[
         str, check_match(r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B)$", "a size, such as 512MB or 2GB")
-    ] = Field(default="512MB", description="Memory that queries may take together.")
-    threads: Count = Field(default=2, description="Threads that queries may take together.")
-    concurrency: Count = Field(default=8, description="Most queries at the same time.")
+    ] = Field(default="512MB", description="Memory limit of all queries together.")
+    threads: Count = Field(default=2, description="Number of threads for all queries together.")
+    concurrency: Count = Field(default=8, description="Maximum number of concurrent queries.")
     row_filters: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
         description="Which rows of a table a user may see: SQL by the name of the table, such as "
@@ -97,24 +99,23 @@ class AnalystSettings(Section):
         "environment.",
     )
     allow_save: bool = Field(
-        default=True, description="Whether people may save the result of a query as a data set."
+        default=True, description="Whether users may save the result of a query as a data set."
     )
     approve_saves: bool = Field(
-        default=True, description="Whether a person is asked before a data set is saved."
+        default=True, description="Whether saving a data set needs the user's approval."
     )
     approval_rows: int = Field(
         default=10_000,
         ge=0,
-        description="Rows from which a person is asked before a download; 0 for always.",
+        description="Number of rows from which a download needs the user's approval; 0 for always.",
     )
-    download_ttl: Seconds = Field(
-        default=3600, description="Seconds for which a download can be fetched."
-    )
+    download_ttl: Seconds = Field(default=3600, description="Lifetime of a download, in seconds.")
     files: Annotated[str, AfterValidator(check_bucket_url)] = Field(
         default="",
-        description="Where charts and links to downloads are, for servers that share them: "
-        "local:PATH or s3://BUCKET/PREFIX. Empty: in the memory of the server that made them.",
+        description="Shared storage of charts and downloads: local:PATH or s3://BUCKET/PREFIX. "
+        "Empty: in the memory of the server that created them.",
     )
     share_tools: bool = Field(
-        default=False, description="Whether other agents and the plain chat get its tools as well."
+        default=False,
+        description="Whether other agents and the plain chat may use its tools as well.",
     )

@@ -314,8 +314,8 @@ def _read_approval(
     expected = signature.sign(call_id, tool, arguments)
     if not hmac.compare_digest(signed.encode(errors="replace"), expected.encode()):
         raise Misuse(
-            "What was approved is not what the analyst asked: the call has changed since.",
-            hint="Send the call as it was asked about, or ask the analyst again.",
+            "The approved call differs from the one that the analyst proposed.",
+            hint="Send the call unchanged, or ask the analyst again.",
         )
     return Approval(call_id, tool, arguments, is_approved, note)
 

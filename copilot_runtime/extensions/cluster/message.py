@@ -6,7 +6,7 @@
 | `["answer", number, value]` | its answer | |
 | `["tell", name, values]` | a notification without an answer | |
 | `["follow", log, position]` | send the events of a log from a position on | |
-| `["check", [[log, position], ...]]` | how far logs are: tell `checked`, send what was lost | |
+| `["check", [[log, position], ...]]` | positions of logs: tell `checked`, send missing events | |
 | `["leave", log]` | send no more of it | |
 | `["events", [[log, position, next], ...]]` | events of logs, from a position to the next | them |
 | `["end", log, position]` | the log has ended there | |

@@ -1,4 +1,4 @@
-"""`copilot-runtime events`: what happened to resources, plans and runs, and what happens now."""
+"""`copilot-runtime events`: show and follow events about resources, plans and runs."""
 
 import asyncio
 import json
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store", help="Where events are, such as sqlite:PATH; default: the setting events.store."
+        "--store", help="Event store, such as sqlite:PATH; default: the setting events.store."
     ),
 ]
 
 
 def events(
     source: Annotated[
-        list[str] | None, typer.Option(help="Only of this source: resources, plans, runs.")
+        list[str] | None, typer.Option(help="Only events of this source: resources, plans, runs.")
     ] = None,
     type: Annotated[
-        list[str] | None, typer.Option(help="Only of this type, such as RESOURCE_PUT.")
+        list[str] | None, typer.Option(help="Only events of this type, such as RESOURCE_PUT.")
     ] = None,
     prefix: PrefixOption = "",
     after: Annotated[
-        str, typer.Option(help="Only behind this cursor; 0 for all that are kept.")
+        str, typer.Option(help="Only events after this cursor; 0 for all stored events.")
     ] = "",
     limit: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Most events: behind the cursor, or newest.")
+        int, typer.Option(min=1, max=1_000_000, help="Maximum events: after the cursor, or newest.")
     ] = 50,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Follow new events until Ctrl-C.")
     ] = False,
     as_user: ActorOption = None,
     as_json: JsonOption = False,
@@ -59,7 +59,7 @@ def events(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show events: what was done to resources, plans and runs, one a line, the oldest first.
+    """Show events about resources, plans and runs, one per line, the oldest first.
 
     \b
     copilot-runtime events --source runs --type RUN_FAILED
@@ -67,9 +67,9 @@ def events(
     copilot-runtime events --after 3f2a9c1b-42 --json
     copilot-runtime events --program main:runtime
 
-    Each line ends with the cursor of its event, behind which --after goes on. They are read where
-    the setting events.store keeps them, also while servers write there: that of copilot.yml and the
-    environment, or of a program with Settings(...) of its own that --program names.
+    Each line ends with the cursor of its event, for --after. The store is that of the setting
+    events.store, from copilot.yml and the environment, or from the Settings(...) of a program named
+    by --program. It may be read while servers write to it.
     """
     from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvents
     from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
@@ -134,7 +134,7 @@ def _find_file(store: str | None, settings: "Settings") -> Path:
     kind, _, path = address.partition(":")
     if kind not in ("", "none", "memory", "sqlite") or (kind == "sqlite" and not path):
         raise ConfigurationFailed(
-            f"{address!r} is no place of events.", hint="Give --store sqlite:PATH."
+            f"{address!r} is not an event store.", hint="Give --store sqlite:PATH."
         )
     if kind != "sqlite":
         where = "not kept" if kind == "none" else "in the memory of a server"
@@ -145,7 +145,7 @@ def _find_file(store: str | None, settings: "Settings") -> Path:
         )
     if not Path(path).exists():
         raise ConfigurationFailed(
-            f"There is no file {path!r}.", hint="A server makes it when the first event is kept."
+            f"There is no file {path!r}.", hint="A server creates it for the first event."
         )
     return Path(path)
 

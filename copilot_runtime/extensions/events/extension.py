@@ -1,4 +1,4 @@
-"""Events about resources, runs and plans: their log, and who may follow them."""
+"""Events about resources, runs and plans: the event log and access to it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ _MOST_EVENTS_IN_MEMORY = 10_000
 
 
 class EventsExtension(Extension):
-    """Keeps and publishes events, if there is knowledge, a plan, or a log in the settings."""
+    """Stores and publishes events, if there is knowledge, a planner, or an event store."""
 
     name = "events"
     requires = ("knowledge",)
@@ -67,7 +67,7 @@ class EventsExtension(Extension):
 
 
 def choose_event_store(settings: Settings) -> str:
-    """Return the store of events of a server that has no parts but those of the settings."""
+    """Return the event store of a server whose parts come from the settings only."""
     publishes = bool(settings.knowledge.address or settings.planner.name)
     return settings.events.choose_store(has_publisher=publishes)
 

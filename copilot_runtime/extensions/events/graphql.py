@@ -18,10 +18,10 @@ from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSONObject
 
 _MOST_FIELDS = 10
-"""Fields of events in one request: each may read many."""
+"""Maximum number of event fields in one request: each may read many events."""
 
 
-@strawberry.type(description="Something was done to resources; detail is what else is known")
+@strawberry.type(description="An event about resources; detail has further information")
 class RuntimeEvent:
     id: str
     source: str = strawberry.field(description="resources, runs, plans, or a program")
@@ -29,14 +29,16 @@ class RuntimeEvent:
     detail_type: str = strawberry.field(description="Such as RESOURCE_PUT or TASK_ENDED")
     resources: list[str]
     detail: JSONObject
-    cursor: str = strawberry.field(description="Behind which a later subscription goes on")
+    cursor: str = strawberry.field(
+        description="The position after which a later subscription resumes"
+    )
 
 
 @strawberry.type(description="Events, the oldest first; cursor is the after of the next page")
 class RuntimeEventPage:
     events: list[RuntimeEvent]
     cursor: str
-    last: bool = strawberry.field(description="Whether there was nothing more at that moment")
+    last: bool = strawberry.field(description="Whether there were no further events at that moment")
 
 
 @strawberry.type(description="Whether an event was published, and its id")
@@ -45,7 +47,7 @@ class PublishResponse:
     id: str
 
 
-@strawberry.input(description="What a client tells of resources that it may write")
+@strawberry.input(description="An event about resources that the client may write")
 class PublishEventInput:
     detail_type: str
     resources: list[str]
@@ -55,7 +57,7 @@ class PublishEventInput:
 
 @strawberry.type
 class EventQuery:
-    @strawberry.field(description="What happened behind a cursor; without one, all that is kept")
+    @strawberry.field(description="Events after a cursor; without one, all stored events")
     async def events(
         self,
         info: CopilotInfo,
@@ -91,8 +93,8 @@ class EventMutation:
 @strawberry.type
 class EventSubscription:
     @strawberry.subscription(
-        description="What happens to resources: of these sources and types, to a resource and "
-        "those below it; behind the cursor after, or from now on"
+        description="Events of these sources and types, about a resource and those below it, after "
+        "the cursor after, or from now on"
     )
     async def events(
         self,

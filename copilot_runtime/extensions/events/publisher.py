@@ -35,12 +35,12 @@ class EventPublisher:
         Events that cannot be published, or exceed the queue's limit, are logged and dropped.
         """
         if len(self._waiting) >= _MOST_WAITING:
-            logger.error("An event is lost: %d others wait to be kept.", _MOST_WAITING)
+            logger.error("An event was dropped: %d events are already queued.", _MOST_WAITING)
             return
         try:
             event.check()
         except CopilotError as error:  # checked alone: it must not fail the others
-            logger.error("An event is lost: %s", error.message)
+            logger.error("An event was dropped: %s", error.message)
             return
         self._waiting.append(event)
         if self._task is None:
@@ -59,9 +59,9 @@ class EventPublisher:
                 try:
                     await self.events.publish(*batch)
                 except CopilotError as error:
-                    logger.error("%d events are lost: %s", len(batch), error.message)
+                    logger.error("%d events were dropped: %s", len(batch), error.message)
                 except Exception:  # no caller awaits this task
-                    logger.exception("%d events are lost.", len(batch))
+                    logger.exception("%d events were dropped.", len(batch))
         finally:
             self._task = None
 
@@ -70,7 +70,7 @@ SOURCE = "runs"
 
 
 class RunEvents(RunObserver):
-    """Publishes that a run has begun or ended."""
+    """Publishes the start and the end of runs."""
 
     def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
@@ -82,7 +82,7 @@ class RunEvents(RunObserver):
         self.publish(run.request, event)
 
     def publish(self, request: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        """Publish the first or the last event of the run of a request."""
+        """Publish an event for the start or the end of a request's run."""
         if (found := build_run_event(request, event)) is not None:
             self._publisher.publish_soon(found)
 

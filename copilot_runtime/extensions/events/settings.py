@@ -17,16 +17,16 @@ class EventSettings(Section):
         str, check_match(r"^(none|memory|sqlite:.+)?$", "sqlite:PATH, memory or none")
     ] = Field(
         default="",
-        description="Where events are kept: sqlite:PATH, memory, where they end with the server, "
-        "or none. Empty: memory if there is knowledge or an agent that plans, else none.",
+        description="Store of the events: sqlite:PATH, memory (until the server stops), or none. "
+        "Empty: memory if there is knowledge or a planner, else none.",
     )
     max_events: Count = Field(
         default=100_000,
-        description="Most events that are kept, the newest; in memory 10000 at most.",
+        description="Maximum number of stored events; in memory, at most 10000.",
     )
     max_bytes: Count = Field(
         default=64 * 1024 * 1024,
-        description="Largest size of all events that are kept, in bytes: the oldest go first.",
+        description="Maximum total size of stored events, in bytes; the oldest are deleted first.",
     )
 
     def choose_store(self, *, has_publisher: bool) -> str:

@@ -48,7 +48,7 @@ def langserve_actions(
     gets the headers of the caller that may be forwarded, and returns those to send. `timeout` is in
     seconds. `http_client` is an `httpx.AsyncClient` of the application to send requests with; it is
     not closed here.
-    Raises `ConfigurationFailed` for what is no address.
+    Raises `ConfigurationFailed` for an invalid address.
     """
     return LangServeChain(url, name, description, parameters, headers or {}, timeout, http_client)
 
@@ -80,7 +80,7 @@ class LangServeChain(ActionSource):
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the chain as an action. Raises `NetworkError` if its schema cannot be fetched."""
-        if self._schema is None:  # it is the same for everybody
+        if self._schema is None:  # it is the same for all callers
             self._schema = await self._request_object("GET", "input_schema", None, run.headers)
         schema = _resolve_ref(self._schema)
         whole = schema.get("type") == "object"

@@ -1,4 +1,4 @@
-"""The sections of the settings for user interfaces that models make."""
+"""The settings sections of generative user interfaces."""
 
 import json
 from collections.abc import Mapping
@@ -20,60 +20,61 @@ def _read_json(value: Any) -> Any:
         try:
             return json.loads(value)
         except ValueError:
-            raise ValueError("it begins as JSON does, and is none") from None
+            raise ValueError("it starts like JSON, but is not valid JSON") from None
     return value
 
 
 class A2uiSettings(Section):
-    """Surfaces that pages draw from data. Where nothing is set, pages with a catalog have them."""
+    """A2UI surfaces, drawn by frontends. By default, frontends with a catalog have them."""
 
     enabled: bool | None = Field(
         default=None,
-        description="Whether agents may draw. Empty: if anything else is set here, or the page "
-        "says that it has a catalog.",
+        description="Whether agents may draw surfaces. Empty: if another setting here is set, or "
+        "the frontend sends a catalog.",
     )
     agents: Words = Field(default=(), description="Agents it is for. Empty: all.")
     inject_tool: Annotated[str, BeforeValidator(_spell_switch)] = Field(
         default="",
-        description="Whether agents are offered a tool to draw: true, false, or the name it has "
-        "instead of render_a2ui. Empty: where the page says that it has a catalog.",
+        description="Whether agents get a rendering tool: true, false, or its name in place of "
+        "render_a2ui. Empty: if the frontend sends a catalog.",
     )
     tool_names: Words = Field(
-        default=("render_a2ui",), description="Tools of agents whose calls draw a surface."
+        default=("render_a2ui",), description="Names of the tools whose calls draw a surface."
     )
     catalog: Annotated[str | Mapping[str, Any], BeforeValidator(_read_json)] = Field(
         default="",
-        description="The components that agents may use, in place of the page's: a file of JSON, "
-        "or {catalogId: ..., components: {Name: {JSON schema}}}. As JSON in the environment.",
+        description="Catalog of components in place of the frontend's: a JSON file, or "
+        "{catalogId: ..., components: {Name: {JSON schema}}}. As JSON in the environment.",
     )
     default_catalog_id: str = Field(
-        default="", description="Id of the catalog of surfaces for which no other is known."
+        default="", description="Catalog id of surfaces without a catalog."
     )
     progress_tokens: bool = Field(
-        default=True, description="Whether pages see how much of a surface is written."
+        default=True, description="Whether frontends get the progress of unfinished surfaces."
     )
     max_attempts: Count = Field(
         default=3, description="Most attempts at one surface, as pages show it."
     )
     debug_exposure: Literal["hidden", "collapsed", "verbose"] | None = Field(
         default=None,
-        description="How pages show what was wrong with a surface. Empty: they choose.",
+        description="Display of surface errors in frontends. Empty: the frontend's default.",
     )
     cards: bool = Field(
         default=True,
-        description="Whether plans, sources, tables and charts of our agents are surfaces.",
+        description="Whether to show plans, sources, tables and charts of our agents as surfaces.",
     )
-    max_operations: Count = Field(default=1000, description="Most operations in one result.")
+    max_operations: Count = Field(default=1000, description="Maximum operations in one result.")
     max_bytes: Count = Field(
-        default=1_000_000, description="Largest result with operations, in bytes."
+        default=1_000_000, description="Maximum size of a result with operations, in bytes."
     )
 
 
 class OpenGenerativeUiSettings(Section):
-    """Pages that models write, drawn in a sandbox of the page while they are written."""
+    """HTML pages written by models, which frontends render in a sandbox while they are streamed."""
 
     enabled: bool = Field(
-        default=False, description="Whether what models write with the page's tool is drawn."
+        default=False,
+        description="Whether pages that models write with the frontend's tool are rendered.",
     )
     agents: Words = Field(default=(), description="Agents it is for. Empty: all.")
 
@@ -96,12 +97,12 @@ _SERVER_KEYS = tuple(McpAppServerSettings.model_fields)
 
 
 def _list_servers(value: Any) -> Any:
-    """Return server mappings; a plain address becomes one, too."""
+    """Return a list of server mappings; a plain URL is converted to a mapping."""
     value = _read_json(value)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list | tuple):
-        raise ValueError("it is no list, such as [{url: https://mcp.example/mcp, id: weather}]")
+        raise ValueError("it is not a list, such as [{url: https://mcp.example/mcp, id: weather}]")
     return [_read_server(item) for item in cast("list[Any]", value)]
 
 
@@ -121,37 +122,39 @@ def _read_server(item: Any) -> Any:
 
 
 class McpAppsSettings(Section):
-    """MCP servers whose tools have pages, which clients show in frames."""
+    """MCP Apps: servers whose tools have pages, which clients show in frames."""
 
     enabled: bool | None = Field(
         default=None,
-        description="Whether the pages of tools are shown. True without servers here: those of MCP "
-        "servers that a page names. Empty: if there are servers here.",
+        description="Whether to show pages of tools: with true and no servers here, those of MCP "
+        "servers that a frontend names. Empty: if there are servers here.",
     )
     servers: Annotated[tuple[McpAppServerSettings, ...], BeforeValidator(_list_servers)] = Field(
         default=(),
-        description="Addresses of these servers; or for each a mapping of url, id, agent (for one "
-        "alone), transport (http, sse) and headers. As JSON in the environment.",
+        description="URLs of these servers, or mappings of url, id, agent (the only one that uses "
+        "it), transport (http, sse) and headers. As JSON in the environment.",
         repr=False,  # headers may contain a key
     )
     tools: Literal["app", "all"] = Field(
         default="app",
-        description="Which tools frames may call: those that their server lets apps call, or all.",
+        description="Tools that frames may call: those that the server offers to apps, or all.",
     )
     uris: Words = Field(
-        default=("ui://",), description="Beginnings of the URIs of resources that frames may read."
+        default=("ui://",), description="URI prefixes of resources that frames may read."
     )
-    timeout: Seconds = Field(default=30, description="Seconds that one request to a server takes.")
+    timeout: Seconds = Field(
+        default=30, description="Timeout of a request to a server, in seconds."
+    )
     max_request_bytes: Count = Field(
-        default=1_000_000, description="Largest request of a frame, in bytes."
+        default=1_000_000, description="Maximum size of a frame's request, in bytes."
     )
     max_result_bytes: Count = Field(
-        default=4_000_000, description="Largest answer of a server, in bytes."
+        default=4_000_000, description="Maximum size of a server's response, in bytes."
     )
     max_requests: float = Field(
         default=20,
         gt=0,
         allow_inf_nan=False,
-        description="Most requests of the frames of one user in a second. Whoever has not signed "
-        "in is known by the address of the connection.",
+        description="Maximum number of requests per second from the frames of a user. Anonymous "
+        "users are identified by the address of the connection.",
     )

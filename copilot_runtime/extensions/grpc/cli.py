@@ -18,13 +18,13 @@ def codegen(
         list[Path] | None, typer.Option("--include", "-I", help="Folder of imported files.")
     ] = None,
     tools: Annotated[
-        bool, typer.Option("--tools", help="Write tools.yml, by which models call the methods.")
+        bool, typer.Option("--tools", help="Write tools.yml, with a tool per method.")
     ] = False,
     service: Annotated[
-        bool, typer.Option("--service", help="Write a service for grpc.services, to fill in.")
+        bool, typer.Option("--service", help="Write a service skeleton for grpc.services.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Write anew what you may have changed.")
+        bool, typer.Option("--force", help="Overwrite files that you may have changed.")
     ] = False,
 ) -> None:
     """Generate Python from .proto files: messages and stubs, a service to fill in, and tools.
@@ -33,13 +33,13 @@ def codegen(
     copilot-runtime codegen shop.proto
     copilot-runtime codegen shop.proto --service --tools --out shop
 
-    Of shop.proto it makes shop_pb2.py with the messages, shop_pb2.pyi with their types for
-    editors, and shop_pb2_grpc.py with stubs for clients. With --service, shop_service.py has a
-    class with a method for each one of the service: fill it in, and name it in the setting
+    From shop.proto it generates shop_pb2.py with the messages, shop_pb2.pyi with their types for
+    editors, and shop_pb2_grpc.py with client stubs. With --service, shop_service.py has a class
+    with the methods of the service: implement them, and name the class in the setting
     grpc.services as shop/shop_service.py:ShopService. With --tools, tools.yml has a tool for
-    each method that a model may call, and where the services are: name it in the setting tools.
-    These two are yours to change: they are never written over without --force. Methods that take
-    a stream are in neither, which is said on stderr.
+    each method that a model may call, and the addresses of the services: name it in the setting
+    tools. You may edit these two files: they are not overwritten without --force. Methods with
+    request streams are omitted from both, and listed on stderr.
     """
     from copilot_runtime.extensions.grpc.codegen import Generation, generate
 

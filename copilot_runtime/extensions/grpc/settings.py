@@ -1,4 +1,4 @@
-"""The section of the settings for services over gRPC."""
+"""The settings section `grpc`."""
 
 import re
 from typing import Annotated
@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"unix:.+|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d
 def _check_address(text: str) -> str:
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65535:
-        raise ValueError(f"{text!r} is no address: write host:port, [::1]:port or unix:/path")
+        raise ValueError(f"{text!r} is not an address: write host:port, [::1]:port or unix:/path")
     return text
 
 
@@ -22,30 +22,31 @@ class GrpcSettings(Section):
 
     services: Words = Field(
         default=(),
-        description="Services that are offered: agent, context, event, graph, llm, memory, plan, "
+        description="Services to offer: agent, context, event, graph, llm, memory, plan, "
         "tool, trace, vector, or module:Class or folder/file.py:Class of your own. Empty: none.",
     )
     address: Annotated[str, AfterValidator(_check_address)] = Field(
-        default="127.0.0.1:50051", description="Where they listen: host:port or unix:/path."
+        default="127.0.0.1:50051",
+        description="Address of the gRPC server: host:port or unix:/path.",
     )
     certificate: str = Field(
-        default="", description="File of the server's certificate in PEM. Empty: no TLS."
+        default="", description="PEM file of the server's certificate. Empty: no TLS."
     )
-    key: str = Field(default="", description="File of its key.", repr=False)
+    key: str = Field(default="", description="PEM file of the certificate's key.", repr=False)
     client_ca: str = Field(
         default="",
-        description="File of the authority whose certificates clients must have (mTLS).",
+        description="PEM file of the CA that must have issued clients' certificates (mTLS).",
     )
     reflection: bool = Field(
-        default=True, description="Whether clients may ask which services and messages there are."
+        default=True, description="Whether to offer server reflection to clients."
     )
     max_calls: Annotated[int, Field(gt=0)] = Field(
-        default=1000, description="Calls at once; more are refused."
+        default=1000, description="Maximum number of concurrent calls; more are refused."
     )
     timeout: SecondsOrNone = Field(
         default=300,
-        description="Seconds that a call without a stream may take, if its client wants no fewer; "
-        "0 for any.",
+        description="Timeout of calls without a stream in seconds, unless the client's deadline is "
+        "shorter; 0 for no limit.",
     )
 
     @model_validator(mode="after")

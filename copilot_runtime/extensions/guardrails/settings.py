@@ -6,17 +6,17 @@ from copilot_runtime.config.section import Section, Words
 
 
 class GuardrailSettings(Section):
-    """Rules for questions and answers; an empty list is no rule."""
+    """Rules for questions and answers; an empty list disables a rule."""
 
     allow: Words = Field(
-        default=(), description="Topics of which a question must name at least one."
+        default=(), description="Topics; a question must mention at least one of them."
     )
-    deny: Words = Field(default=(), description="Topics that a question must not name.")
+    deny: Words = Field(default=(), description="Topics that a question must not mention.")
     words: Words = Field(
-        default=(), description="Words that neither question nor answer may contain."
+        default=(), description="Words that questions and answers must not contain."
     )
     message: str = Field(
         default="I cannot help with that topic.",
         min_length=1,
-        description="What the person reads instead of an answer.",
+        description="Message that users get in place of an answer.",
     )

@@ -156,7 +156,7 @@ class ConversationMemory:
             tokens=found.tokens,
         )
 
-    @strawberry.field(description="What was said in the thread, and has these words")
+    @strawberry.field(description="Messages of the thread that contain these words")
     async def recall(
         self, info: CopilotInfo, input: list[str], limit: int = 10
     ) -> list[SearchResult]:
@@ -365,8 +365,7 @@ class KnowledgeMutation:
 @strawberry.type
 class KnowledgeSubscription:
     @strawberry.subscription(
-        description="What is done to resources from now on: of these sources and types, to a "
-        "resource and those below it"
+        description="New events of these sources and types, about a resource and those below it"
     )
     async def resource_events(
         self,

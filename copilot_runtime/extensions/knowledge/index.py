@@ -30,9 +30,9 @@ class Filter:
     type: str = ""
     """`common.Message`, or nothing for all types."""
     prefix: str = ""
-    """The URI of a resource: it, and what is below it."""
+    """The URI of a resource, which includes the resources below it."""
     threshold: float | None = None
-    """The lowest score that counts, for indexes that give scores."""
+    """Minimum score, for indexes with scores."""
     limit: int = 0
     """Maximum number of results; unlimited if zero or less."""
     max_tokens: int = 0

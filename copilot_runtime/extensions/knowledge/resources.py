@@ -140,8 +140,8 @@ class ResourceIndex:
     ) -> bool:
         """Store a resource, and return whether it was new or changed.
 
-        With `expected`, raises `VersionConflict` if what is there is in another version; empty,
-        if anything is there. Of several writers who expect the same, one succeeds.
+        With `expected`, raises `VersionConflict` if the stored resource has another version, or if
+        `expected` is empty and it exists. Of several writers with one expectation, one succeeds.
         """
         await require(access, [resource.uri])
         if expected is None:

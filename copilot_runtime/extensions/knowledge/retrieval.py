@@ -128,9 +128,8 @@ def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[P
 def merge_rankings(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
     """Interleave rankings: the best of each, then the second of each, without duplicates.
 
-    Of the best, the one that is most like its question comes first. What is found with the question
-    before is often more like that than the answer is like the last one alone, and must not crowd
-    it out.
+    The best passage with the highest score comes first. Passages found with the previous question
+    often have higher scores than the answer to the last question alone, and must not displace it.
     """
     ordered = sorted(filter(None, rankings), key=lambda ranking: -(ranking[0].score or 0))
     merged: dict[str, Passage] = {}

@@ -24,21 +24,21 @@ _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
 
 
 class KnowledgeSettings(Section):
-    """Resources that models and agents may search. There is knowledge with a storage or sources."""
+    """Resources that models and agents may search; enabled by a storage or sources."""
 
     storage: Annotated[str, AfterValidator(check_bucket_url)] = Field(
         default="",
-        description="Where knowledge is: local:PATH, memory, or s3://BUCKET/PREFIX. "
-        "Empty: local:.copilot/knowledge, if there are sources; else there is no knowledge.",
+        description="Storage of knowledge: local:PATH, memory, or s3://BUCKET/PREFIX. "
+        "Empty: local:.copilot/knowledge if there are sources, else no knowledge.",
     )
     sources: Words = Field(
         default=(),
-        description="Files and folders to take in when the server starts, from its working "
-        "directory: HTML, Markdown, PDF, CSV, text.",
+        description="Files and folders to ingest at startup, relative to the working directory: "
+        "HTML, Markdown, PDF, CSV, text.",
     )
     base: str = Field(
         default="https://example.invalid/",
-        description="IRI that relative names of things in HTML are resolved against.",
+        description="Base IRI of relative identifiers in HTML.",
     )
     policy: str = Field(
         default="",
@@ -48,7 +48,7 @@ class KnowledgeSettings(Section):
     embedder: str = Field(
         default="hashing",
         min_length=1,
-        description="What turns texts into vectors: a name, and a model behind a colon, as in "
+        description="Embedder: a name, with a model after a colon, as in "
         "openai:text-embedding-3-small. hashing needs no model: it compares words.",
     )
     embedder_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
@@ -63,76 +63,75 @@ class KnowledgeSettings(Section):
     )
     vector_engine: Literal["exact", "faiss"] = Field(
         default="exact",
-        description="How vectors are searched: exact compares all; faiss, an extra, only those in "
-        "the nearest clusters, for millions.",
+        description="Vector search: exact compares all vectors; faiss, an extra, only those in the "
+        "nearest clusters, for millions of vectors.",
     )
     vector_database: Annotated[str, AfterValidator(check_store_url)] = Field(
         default="",
-        description="Where vectors are, if not with the resources: postgresql://..., a database "
-        "with the extension pgvector.",
+        description="Database for vectors: postgresql://... with the extension pgvector. Empty: "
+        "the storage of the resources.",
         repr=False,  # an address may hold a password
     )
     tools: Words = Field(
         default=KNOWLEDGE_TOOLS,
-        description="Actions by which models and agents use knowledge; an empty list for none.",
+        description="Knowledge tools for models and agents; an empty list for none.",
     )
     tool_tokens: Count = Field(
-        default=2000, description="Largest result of one such call, in tokens."
+        default=2000, description="Maximum size of a knowledge tool's result, in tokens."
     )
     retrieval: bool = Field(
         default=True,
-        description="Whether each question in the plain chat is searched for, and what was found "
-        "is given to the model.",
+        description="Whether to give the model passages for each question in the plain chat.",
     )
-    retrieval_limit: Count = Field(default=5, description="Most passages given to the model.")
+    retrieval_limit: Count = Field(default=5, description="Maximum number of passages.")
     retrieval_tokens: Count = Field(
-        default=2000, description="Longest text of these passages, in tokens."
+        default=2000, description="Maximum total size of these passages, in tokens."
     )
     retrieval_threshold: float | None = Field(
         default=0.15,
         ge=-1,
         le=1,
-        description="How like a question a passage is at least, from -1 to 1. Null: 0.",
+        description="Minimum similarity of a passage and a question, from -1 to 1. Null: 0.",
     )
     uploads: Literal["thread", "owner", "off"] = Field(
         default="thread",
-        description="Whether files that people attach to questions in the plain chat are stored, "
-        "and where they are found: in their thread, in all threads of their owner, or nowhere.",
+        description="Scope in which files attached to questions in the plain chat are found: their "
+        "thread, all threads of their owner, or off (they are not stored).",
     )
-    upload_bytes: Count = Field(default=10 * 1024 * 1024, description="Largest such file.")
-    upload_files: Count = Field(default=20, description="Most files in a thread.")
+    upload_bytes: Count = Field(
+        default=10 * 1024 * 1024, description="Maximum size of a file, in bytes."
+    )
+    upload_files: Count = Field(default=20, description="Maximum number of files in a thread.")
     upload_total: Count = Field(
-        default=200 * 1024 * 1024, description="Most bytes in all files of an owner."
+        default=200 * 1024 * 1024, description="Maximum total size of an owner's files, in bytes."
     )
     upload_tokens: Count = Field(
-        default=4000, description="Longest text of files that is given to the model, in tokens."
+        default=4000, description="Maximum file content given to the model, in tokens."
     )
     context_tokens: Count = Field(
         default=8000,
-        description="Tokens of a context window that is optimised, where no other number is given.",
+        description="Default size of optimised context windows, in tokens.",
     )
     link: str = Field(
         default="",
-        description="Address of this server for readers of other pages, such as "
-        "https://chat.example.com: citations begin with it. Empty: they begin with the path.",
+        description="Public origin of this server in citation links, such as "
+        "https://chat.example.com. Empty: links are relative to the host.",
     )
 
-    suggestions: Words = Field(
-        default=(), description="Questions about it that the page at / offers to ask."
-    )
+    suggestions: Words = Field(default=(), description="Suggested questions on the chat page at /.")
 
     @field_validator("base")
     @classmethod
     def _is_iri(cls, text: str) -> str:
         if _IRI.match(text) is None:
-            raise ValueError("it is no IRI, such as https://example.com/")
+            raise ValueError("it is not an IRI, such as https://example.com/")
         return text
 
     @field_validator("link")
     @classmethod
     def _is_origin(cls, text: str) -> str:
         if text and not text.startswith(("http://", "https://")):
-            raise ValueError("it is no address, such as https://chat.example.com")
+            raise ValueError("it is not an address, such as https://chat.example.com")
         return text.rstrip("/")
 
     @field_validator("tools")

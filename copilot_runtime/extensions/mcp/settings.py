@@ -1,4 +1,4 @@
-"""The section of the settings for MCP servers."""
+"""The settings section `mcp`."""
 
 from typing import Annotated
 
@@ -13,11 +13,11 @@ def _check_web_urls(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class McpSettings(Section):
-    """MCP servers whose tools models may use, and those that pages may name."""
+    """MCP servers whose tools models may use, and servers that frontends may name."""
 
     servers: Annotated[Words, AfterValidator(_check_web_urls)] = Field(
-        default=(), description="Addresses of MCP servers whose tools are actions.", repr=False
+        default=(), description="URLs of MCP servers whose tools become actions.", repr=False
     )
     allowed: Words = Field(
-        default=(), description="Origins or addresses of MCP servers that a page may name."
+        default=(), description="Origins or URLs of MCP servers that a frontend may name."
     )

@@ -44,9 +44,7 @@ _SHORTEST_KEY = 16
 
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write; - is the standard output.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the file, if there is one.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     without: WithoutOption = None,
     key_file: KeyOption = None,
     program: ProgramOption = None,
@@ -60,8 +58,8 @@ def backup(
     copilot-runtime backup monday.tar.gz --without traces --without audit
     copilot-runtime backup - | ssh backups.example 'cat > monday.tar.gz'
 
-    The stores are those of copilot.yml and the environment. A program with Settings(...) of its
-    own has others: name it by --program.
+    The stores are those of copilot.yml and the environment, or of the Settings(...) of a program
+    named by --program.
 
     Threads, plans, API keys (their hashes), events, the audit log, traces, and all objects of
     knowledge, as far as the settings name a file or a database. Data that is only in the memory of
@@ -110,18 +108,19 @@ def restore(
     copilot-runtime restore monday.tar.gz --force --without audit
     COPILOT_THREADS=postgresql://db/app copilot-runtime restore monday.tar.gz
 
-    A program with Settings(...) of its own has other stores than copilot.yml: name it by --program.
+    The stores are those of copilot.yml and the environment, or of the Settings(...) of a program
+    named by --program.
 
     Use it to move from SQLite to PostgreSQL, or from a folder to S3, and back. Stop the servers
     first. Stores that are not empty are refused without --force.
 
-    A part for which the settings name no place is refused: leave it out by --without. When some
-    parts move elsewhere, those that stay where the backup found them are left as they are. So is an
-    audit log that has all lines of the backup; --force does not shorten one.
+    A part without a store in the settings is refused: omit it by --without. If only some parts
+    move, stores at the same place as in the backup are left unchanged. So is an audit log that
+    contains all lines of the backup; --force does not truncate one.
 
-    The whole file is checked before anything is changed, and all stores take what is new in the
-    end, together: a backup that is cut off, changed, or of a later version changes nothing.
-    Answers that were being given when the backup was made are ended as interrupted. Plans go on.
+    The whole file is validated before stores are changed, and all changes are committed together at
+    the end: a truncated, modified or newer backup changes nothing. Runs that were active during the
+    backup are ended as interrupted. Plans continue.
     """
     from copilot_runtime.extensions.operations.backup.backup import restore_backup
     from copilot_runtime.extensions.operations.backup.sources import select_sources
@@ -192,7 +191,7 @@ def doctor(
     ] = None,
     call: Annotated[
         bool,
-        typer.Option("--call", help="Ask the model and the embedder, which costs a few tokens."),
+        typer.Option("--call", help="Call the model and the embedder, for a few tokens."),
     ] = False,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on, as for serve.", show_default=False)
@@ -203,7 +202,7 @@ def doctor(
     ] = None,
     services: Annotated[
         str | None,
-        typer.Option(help="Services over gRPC and nothing else, as for serve: vector,graph."),
+        typer.Option(help="Only these gRPC services, as for serve: vector,graph."),
     ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
@@ -222,8 +221,7 @@ def doctor(
     provider of the model, embeddings, MCP servers, and receivers of telemetry. Nothing is changed,
     and no secret is shown. --host, --port and --services are those with which the server starts.
 
-    ✓ is good, ! is worth a look, ✗ keeps something from working. The exit status is 1 if there
-    is a ✗.
+    ✓ is good, ! is a warning, ✗ is a problem. The exit status is 1 if there is a problem.
     """
     from copilot_runtime.base.errors import CopilotError
     from copilot_runtime.config.loader import adapter_name
@@ -308,22 +306,22 @@ def migrate(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Bring the tables of all stores up to date, and show their versions.
+    """Migrate the tables of all stores, and show their versions.
 
     \b
     copilot-runtime migrate --dry-run
     copilot-runtime migrate
     copilot-runtime migrate --program main:runtime
 
-    The stores are those of copilot.yml and the environment, or of a program with Settings(...) of
-    its own that --program names.
+    The stores are those of copilot.yml and the environment, or of the Settings(...) of a program
+    named by --program.
 
-    Servers do the same when they start: this does it before, and says what it finds. Each store is
-    migrated in one transaction, so one that is interrupted is as it was; two that migrate at once
-    wait for each other. Servers of the version before may go on meanwhile.
+    Servers migrate stores at startup as well. Each store is migrated in one transaction, so an
+    interrupted migration changes nothing; concurrent migrations wait for each other. Servers of the
+    previous version may continue to run.
 
-    The exit status is 1 if a store cannot be used, such as one of a later version. There is no way
-    back: `copilot-runtime backup` first.
+    The exit status is 1 if a store cannot be used, for example if it is of a later version. A
+    migration cannot be undone: run `copilot-runtime backup` first.
     """
     from copilot_runtime.extensions.operations.schemas import list_schemas
 

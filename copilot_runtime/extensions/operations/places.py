@@ -103,7 +103,7 @@ def open_file(path: Path, *, is_read: bool = False) -> Generator[sqlite3.Connect
             yield connection
         except BaseException:
             if connection.in_transaction:  # SQLite has undone it by itself if the disk is full
-                with suppress(sqlite3.Error):  # which is no cause of anything
+                with suppress(sqlite3.Error):  # an error here is irrelevant
                     connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")

@@ -527,8 +527,8 @@ def _name_outcome(plan: Plan) -> str:
 
 
 def _conclude(plan: Plan) -> Sequence[Event]:
-    """Return the last events of a run: the output of an ended plan, the interrupts of one that
-    waits for people, or a message that the plan continues.
+    """Return the last events of a run: the output of an ended plan, the interrupts of a plan that
+    waits for answers, or a message that the plan continues.
     """
     if plan.status == "waiting":
         return [build_interrupt(plan, question) for question in plan.questions.values()]

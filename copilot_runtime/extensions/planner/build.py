@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.planner.resources import TaskResources
 
 _MARGIN, _MAX_MARGIN_SECONDS = 0.1, 10.0
-"""How much earlier than the run timeout a run ends: a fraction of it, and at most these seconds."""
+"""Margin before the run timeout at which a run ends: a fraction of it, and its maximum."""
 
 
 def build_planner(

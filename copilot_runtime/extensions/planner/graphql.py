@@ -21,7 +21,7 @@ _MAX_FIELDS = 10
 """Maximum plan fields in one request, as each reads a plan from its log."""
 
 
-@strawberry.type(description="A plan in short. Times are seconds since 1970")
+@strawberry.type(description="A plan summary. Times are seconds since 1970")
 class PlanSummary:
     id: str
     title: str = strawberry.field(description="The text of the request")

@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
 
     passed: bool
     missing: str = ""
-    """One sentence about what is missing; empty if the task passed."""
+    """The missing parts, in one sentence; empty if the task passed."""
     corrections: JsonValue = None
     """Corrective tasks as the model wrote them, or `None` if none can help."""
 

@@ -1,4 +1,4 @@
-"""The settings section of the planner."""
+"""The settings section `planner`."""
 
 from typing import Annotated, Literal
 
@@ -9,12 +9,12 @@ from copilot_runtime.config.section import Count, SecondsOrNone, Section, check_
 
 
 class PlannerSettings(Section):
-    """An agent that breaks a request into tasks and has the other agents do them."""
+    """An agent that breaks a request into tasks and delegates them to the other agents."""
 
     name: Annotated[str, check_match(r"^[A-Za-z0-9_-]*$", "of letters, digits, _ and - alone")] = (
         Field(
             default="",
-            description="Name of the agent that plans. Empty: there is none.",
+            description="Name of the planner agent. Empty: no planner.",
         )
     )
     store: Annotated[
@@ -26,53 +26,51 @@ class PlannerSettings(Section):
         AfterValidator(check_store_url),
     ] = Field(
         default="sqlite:.copilot/plans.db",
-        description="Where plans are kept: sqlite:PATH, postgresql://... for servers on several "
-        "machines, dbos:postgresql://... where DBOS shows them as well, or memory, where they end "
-        "with the server.",
+        description="Store of plans: sqlite:PATH, postgresql://... for servers on several "
+        "machines, dbos:postgresql://... to show them in DBOS as well, or memory (until the "
+        "server stops).",
         repr=False,  # it may hold a password
     )
     retention: SecondsOrNone = Field(
         default=30 * 86_400,
-        description="Seconds after which a plan that is over is deleted; 0 for never. In memory, "
-        "there are at most 1000.",
+        description="Retention of finished plans in seconds; 0 for no expiry. In memory, at most "
+        "1000 are kept.",
     )
     needs_approval: bool = Field(
-        default=False, description="Whether a person is asked before a plan is carried out."
+        default=False, description="Whether plans need the user's approval before they start."
     )
     evaluation: str = Field(
         default="",
         description="Criteria for the outcome of any plan. Empty: the whole is not evaluated.",
     )
     fallback: str = Field(
-        default="", description="Agent that does tasks for which none is alike enough."
+        default="", description="Agent for tasks that match no agent well enough."
     )
     floor: float = Field(
         default=0.05,
         ge=-1,
         le=1,
-        description="How alike a task and an agent must be, from -1 to 1. It depends on the "
-        "embedder of knowledge.",
+        description="Minimum similarity of a task and an agent, from -1 to 1. The scale depends on "
+        "the embedder of knowledge.",
     )
     summary: Literal["model", "join"] = Field(
         default="model",
-        description="How outcomes of tasks become one: by the model, or one after the other.",
+        description="Aggregation of task outcomes: summary by the model, or concatenation (join).",
     )
-    depth: Count = Field(default=5, description="Most levels of tasks in a plan.")
-    width: Count = Field(default=20, description="Most tasks side by side below one task.")
-    tasks: Count = Field(default=200, description="Most tasks of a plan, corrections included.")
-    rounds: int = Field(
-        default=2, ge=0, description="Most rounds of corrective tasks below one task."
-    )
-    concurrency: Count = Field(default=8, description="Most tasks of a plan at the same time.")
+    depth: Count = Field(default=5, description="Maximum number of task levels in a plan.")
+    width: Count = Field(default=20, description="Maximum number of subtasks of a task.")
+    tasks: Count = Field(default=200, description="Maximum tasks of a plan, with corrections.")
+    rounds: int = Field(default=2, ge=0, description="Maximum rounds of corrective tasks per task.")
+    concurrency: Count = Field(default=8, description="Maximum concurrent tasks of a plan.")
     tokens: int | None = Field(
-        default=None, gt=0, description="Most tokens that a plan may use. Empty: any number."
+        default=None, gt=0, description="Token budget of a plan. Empty: no limit."
     )
     dollars: float | None = Field(
-        default=None, gt=0, description="Most US dollars that a plan may cost. Empty: any sum."
+        default=None, gt=0, description="Cost budget of a plan in US dollars. Empty: no limit."
     )
     seconds: float | None = Field(
         default=3600.0,
         gt=0,
-        description="Seconds for which a plan may work, without those in which it waits for "
-        "people. Empty: any time.",
+        description="Time limit of a plan in seconds, not counting the time in which it waits for "
+        "users. Empty: no limit.",
     )

@@ -35,17 +35,17 @@ UserOption = Annotated[str | None, typer.Option(help="The user for whom the tool
 
 @tools.callback()
 def explain_tools() -> None:
-    """Look at the tools of a file, call one, and try whether they answer.
+    """List and call the tools of a file, and check their endpoints.
 
     \b
     copilot-runtime tools list --tools tools.yml
     copilot-runtime tools call weather '{"city": "Rome"}'
     copilot-runtime tools list --program main:runtime
 
-    The setting tools names the file, unless --tools does: the setting of copilot.yml and the
-    environment, or of a program with Settings(...) of its own that --program names.
+    The file is that of --tools, by default that of the setting tools, from copilot.yml and the
+    environment, or from the Settings(...) of a program named by --program.
 
-    A tool is what a model reads of it, and an endpoint:
+    A tool has a description for the model, and an endpoint:
 
     \b
     weather:
@@ -64,7 +64,7 @@ def list_tools(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List tools: their names, what they call, and what for. Nothing is called.
+    """List tools with their names, endpoints and purposes, without calling them.
 
     \b
     copilot-runtime tools list

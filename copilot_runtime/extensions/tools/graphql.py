@@ -115,8 +115,8 @@ def _require(context: Context) -> Sequence[catalog.ToolCatalog]:
     if not traces.allows(request.scope, request.headers, request.caller):
         raise ToolsForbidden(
             "Tools are for operators of this server.",
-            hint="The setting telemetry.operators names them; where nobody signs in, whoever sits "
-            "at this machine is one.",
+            hint="The setting telemetry.operators names them; without authentication, users of "
+            "this machine are operators.",
         )
     context.count_field("tools", _MOST_FIELDS)
     return [context.services.parts.get(catalog.ToolCatalog)]

@@ -6,7 +6,7 @@ from copilot_runtime.config.loader import has_transcription
 
 
 class TranscriptionExtension(Extension):
-    """Takes the transcriber of the program, or OpenAI's if there is a key or a setting for it."""
+    """Uses the program's transcriber, or OpenAI's if the settings enable transcription."""
 
     name = "transcription"
     options = ("transcriber",)

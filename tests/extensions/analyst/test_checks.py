@@ -76,7 +76,7 @@ def data() -> Data:
             "SELECT SUM(o.amount) FROM orders o JOIN items i ON o.id = i.order_id",
             [
                 "items.order_id is not unique: the join repeats rows of 'orders' up to 2 times, "
-                "so what is counted or summed of 'orders' may be too high."
+                "so counts and sums of 'orders' may be too high."
             ],
         ),
         ("SELECT SUM(i.price) FROM orders o JOIN items i ON o.id = i.order_id", []),

@@ -215,7 +215,7 @@ async def test_a_folder_that_is_deleted_is_said_and_what_is_open_is_served(
     async with aclosing(analyst):
         shutil.rmtree(tmp_path / "store")
         for _ in range(2):
-            with pytest.raises(DatasetRefused, match="folder of data was deleted") as caught:
+            with pytest.raises(DatasetRefused, match="data folder was deleted") as caught:
                 await analyst.engine.save("mine", "SELECT 1 AS n", owner="ann")
             assert str(tmp_path) not in caught.value.public
         with pytest.raises(DatasetRefused):

@@ -234,7 +234,7 @@ async def test_an_event_that_is_none_takes_no_other_with_it(
         publisher.publish_soon(event)
     await publisher.aclose()
     assert await read_numbers(events) == [1, 3]
-    assert "An event is lost: The detail of an event has" in caplog.text
+    assert "An event was dropped: The detail of an event has" in caplog.text
 
 
 async def test_an_event_that_cannot_be_stored_is_logged_and_later_ones_are_stored(
@@ -246,7 +246,7 @@ async def test_an_event_that_cannot_be_stored_is_logged_and_later_ones_are_store
     publisher = EventPublisher(events)
     publisher.publish_soon(make_event(1))
     await publisher.aclose()
-    assert "1 events are lost" in caplog.text
+    assert "1 events were dropped" in caplog.text
 
     path.rmdir()
     publisher.publish_soon(make_event(2))
@@ -268,7 +268,7 @@ async def test_an_unexpected_error_is_logged_and_later_events_are_stored(
     publisher = EventPublisher(events)
     publisher.publish_soon(make_event(1))
     await publisher.aclose()
-    assert "1 events are lost." in caplog.text
+    assert "1 events were dropped." in caplog.text
     publisher.publish_soon(make_event(2))
     await publisher.aclose()
     assert await read_numbers(events) == [2]
@@ -284,7 +284,7 @@ async def test_what_is_too_much_is_dropped_and_logged(
         publisher.publish_soon(make_event(number))
     await publisher.aclose()
     assert await read_numbers(events) == [0, 1]
-    assert caplog.text.count("An event is lost: 2 others wait") == 2
+    assert caplog.text.count("An event was dropped: 2 events are already queued") == 2
 
 
 async def test_one_who_never_published_ends_at_once() -> None:

@@ -284,7 +284,7 @@ def test_what_a_program_gives_counts_more() -> None:
 
 WRONG = [
     ({"SERVERS": "ftp://a.example"}, "is not an address"),
-    ({"SERVERS": "[{"}, "it begins as JSON does, and is none"),
+    ({"SERVERS": "[{"}, "it starts like JSON, but is not valid JSON"),
     ({"SERVERS": '{"url": "https://a.example"}'}, "it is no list"),
     ({"SERVERS": "[1]"}, "a server is an address, or a mapping with a url"),
     ({"SERVERS": '[{"id": "a"}]'}, "a server has a url"),

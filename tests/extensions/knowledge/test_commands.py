@@ -311,7 +311,7 @@ def test_classes_that_somebody_may_not_read_are_none_and_no_error(run: Run, tmp_
 def test_memories_are_listed_shown_and_cut_to_a_budget(run: Run) -> None:
     assert run("memory").stdout.split() == ["CONVERSATION", CHAT]
     nothing = " ".join(read_messages(run("memory", "--as", "eve")).split())
-    threads = "Chats are not stored there by themselves: they are threads, see `copilot-runtime"
+    threads = "Chats are stored as threads instead: see `copilot-runtime"
     assert nothing.startswith(f"There are no memories. {threads} threads list`")
     assert threads in " ".join(run("memory", "--help").stdout.split())
     assert json.loads(run("memory", "--json").stdout) == {"conversations": [CHAT]}

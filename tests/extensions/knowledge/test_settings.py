@@ -100,10 +100,10 @@ def test_a_storage_that_we_have_not_is_refused_where_there_are_sources(
 @in_one_test(
     ("text", "words"),
     [
-        ("base: nowhere", "it is no IRI, such as https://example.com/"),
+        ("base: nowhere", "it is not an IRI, such as https://example.com/"),
         ("base: 'https://a b'", "it is no IRI"),
         ("tools: [search]", "there is no tool 'search'; there are search_content"),
-        ("link: example.com", "it is no address, such as https://chat.example.com"),
+        ("link: example.com", "it is not an address, such as https://chat.example.com"),
         ("retrieval_threshold: 2", "retrieval_threshold"),
         ("retrieval_limit: 0", "retrieval_limit"),
         ("sources: {a: b}", "knowledge.sources"),

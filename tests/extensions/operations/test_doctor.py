@@ -394,7 +394,7 @@ def test_a_database_that_cannot_be_written_is_one_problem(run: Run, database: st
 def test_the_model_is_asked_only_if_somebody_wants_it(run: Run) -> None:
     environ = {"COPILOT_ADAPTER_NAME": "demo"}
     text = findings(run("--json", environ=environ))["provider"]["text"]
-    assert text == "the demo, which answers by rules: no model is asked"
+    assert text == "the rule-based demo, which needs no model"
     asked = findings(run("--json", "--call", environ=environ))["provider"]
     assert "answered in" in asked["text"]
 

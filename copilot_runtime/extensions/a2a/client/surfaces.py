@@ -229,7 +229,7 @@ class SurfaceBook:
         changed: dict[str, None] = {}
         for message in messages:
             if (id := _find_surface(message)) is None:
-                logger.warning("An agent sent a message that is none of A2UI; it is left out")
+                logger.warning("An agent sent a message that is not A2UI; it is ignored")
                 continue
             surface = self._surfaces.get(id)
             if surface is None:

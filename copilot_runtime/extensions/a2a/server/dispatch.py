@@ -34,7 +34,7 @@ from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
 
 _MOST_VALUES = 50_000
-"""Maximum number of JSON values in a body: so many take the package up to a second."""
+"""Maximum number of JSON values in a body: the package needs up to a second for this many."""
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 

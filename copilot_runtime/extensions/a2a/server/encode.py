@@ -104,7 +104,7 @@ class TaskLog:
         return self.is_ended or self.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
     def build_task(self, history_length: int | None = None) -> Task:
-        """Return the task with at most so many messages of its history, or all of them for None."""
+        """Return the task with the last `history_length` messages, or all of them for `None`."""
         count = len(self._history) if history_length is None else max(0, history_length)
         return Task(
             id=self.task_id,

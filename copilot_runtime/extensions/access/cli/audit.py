@@ -26,9 +26,9 @@ audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 FileOption = Annotated[
     Path | None, typer.Option("--file", help="Audit log; default: the setting audit.file.")
 ]
-UserOption = Annotated[str | None, typer.Option(help="Only what this user did.")]
+UserOption = Annotated[str | None, typer.Option(help="Only requests of this user.")]
 ActionOption = Annotated[
-    str | None, typer.Option(help="Only this action, or those that begin so: run, keys.")
+    str | None, typer.Option(help="Only this action, or a prefix of actions: run, keys.")
 ]
 OutcomeOption = Annotated[
     str | None, typer.Option(help="Only this outcome: allowed, refused, failed, finished, stopped.")
@@ -42,7 +42,7 @@ SinceOption = Annotated[
 
 @audit.callback()
 def look_after() -> None:
-    """Read the audit log, hand it on, and find out whether it was changed.
+    """List, export and verify the audit log.
 
     \b
     copilot-runtime audit list --outcome refused
@@ -50,9 +50,8 @@ def look_after() -> None:
     copilot-runtime audit verify
     copilot-runtime audit list --program main:runtime
 
-    The setting audit.file says where servers write it: that of copilot.yml and the environment, or
-    of a program with Settings(...) of its own that --program names. These commands may be used
-    while servers run.
+    The file is that of the setting audit.file, from copilot.yml and the environment, or from the
+    Settings(...) of a program named by --program. These commands may be used while servers run.
     """
 
 
@@ -63,7 +62,9 @@ def show(
     outcome: OutcomeOption = None,
     thread: ThreadOption = None,
     since: SinceOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most lines, the latest ones.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of lines, the latest ones.")
+    ] = 50,
     as_json: JsonOption = False,
     file: FileOption = None,
     program: ProgramOption = None,
@@ -103,7 +104,7 @@ def export(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write what happened as lines of JSON, the oldest first.
+    """Write the entries as JSON Lines, the oldest first.
 
     \b
     copilot-runtime audit export > audit.jsonl
@@ -118,13 +119,13 @@ def export(
 def verify(
     head: Annotated[
         str | None,
-        typer.Option(help="What this command printed before: that line has to be there still."),
+        typer.Option(help="The head that an earlier call printed: the log must still contain it."),
     ] = None,
     file: FileOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Find out whether lines were changed, taken away or put in.
+    """Check whether lines were changed, removed or inserted.
 
     \b
     copilot-runtime audit verify

@@ -39,7 +39,7 @@ _LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
 
 @keys.callback()
 def look_after() -> None:
-    """Make, list and revoke the keys by which programs sign in.
+    """Create, list and revoke the API keys with which programs authenticate.
 
     \b
     copilot-runtime keys create ci --role reader --expires 90d
@@ -47,17 +47,17 @@ def look_after() -> None:
     copilot-runtime keys revoke cpk_0123456789abcdef
     copilot-runtime keys create ci --program main:runtime
 
-    The keys are those of copilot.yml and the environment, or of a program with Settings(...) of its
-    own that --program names.
+    The key store is that of copilot.yml and the environment, or of the Settings(...) of a program
+    named by --program.
 
-    These commands may be used while servers run: a new key is good at once, and a revoked one is
-    refused within two seconds. Servers take keys if the setting access.authenticate names api_keys.
+    These commands may be used while servers run: a new key is valid immediately, and a revoked one
+    is refused within two seconds. Servers accept keys if access.authenticate contains api_keys.
     """
 
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What the key is for, such as ci.")],
+    name: Annotated[str, typer.Argument(help="Name of the key, such as ci.")],
     user: Annotated[
         str | None,
         typer.Option(help="Owner of data created with the key. Default: the key itself."),
@@ -65,21 +65,21 @@ def create(
     tenant: Annotated[str, typer.Option(help="The tenant of that user.")] = "",
     role: Annotated[
         list[str] | None,
-        typer.Option(help="What it may do: operator, user, reader, or one of access.roles."),
+        typer.Option(help="Role of the key: operator, user, reader, or one of access.roles."),
     ] = None,
     scope: Annotated[
         list[str] | None, typer.Option(help="Limit it to this scope, such as threads:read.")
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="Until when: 12h, 90d, 8w, 1y, or a date such as 2027-01-31."),
+        typer.Option(help="Expiry: 12h, 90d, 8w, 1y, or a date such as 2027-01-31."),
     ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Make a key, and show it this once: only a hash of it is kept.
+    """Create a key, and print it once: only its hash is stored.
 
     \b
     copilot-runtime keys create ci
@@ -87,7 +87,7 @@ def create(
     copilot-runtime keys create admin --role operator --expires 12h
     COPILOT_KEY=$(copilot-runtime keys create ci --json | jq -r .key)
 
-    --role and --scope may be given several times. The key is on stdout; all else is on stderr.
+    --role and --scope may be given several times. Only the key is written to stdout.
     """
     from copilot_runtime.extensions.access.api_keys.key import ApiKey, generate_key
 
@@ -124,9 +124,7 @@ def create(
 
 @keys.command("list")
 def show(
-    all: Annotated[
-        bool, typer.Option("--all", help="Also those that are revoked or have expired.")
-    ] = False,
+    all: Annotated[bool, typer.Option("--all", help="Include revoked and expired keys.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
     program: ProgramOption = None,
@@ -167,7 +165,7 @@ def show(
 
 @keys.command()
 def revoke(
-    key: Annotated[str, typer.Argument(help="The beginning that `list` shows, or its name.")],
+    key: Annotated[str, typer.Argument(help="Prefix of the key, as `list` shows it, or its name.")],
     store: StoreOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
@@ -234,7 +232,7 @@ def _find(keys: "Any", text: str) -> "ApiKey":
     if not found:
         name = prefix if text.startswith("cpk_") else text
         raise NotFound(
-            f"There is no key {name[:100]!r}: `copilot-runtime keys list --all` has all."
+            f"There is no key {name[:100]!r}: `copilot-runtime keys list --all` shows all keys."
         )
     if len(found) > 1:
         raise NotFound(

@@ -41,7 +41,7 @@ class WhoamiModel(BaseModel):
 
 
 class AccessModel(BaseModel):
-    """Who may do what on this server."""
+    """The authentication schemes, scopes and roles of this server."""
 
     is_open: bool = Field(description="Whether authentication is not required.", examples=[False])
     ways: list[str] = Field(examples=[["api_keys", "jwt"]])

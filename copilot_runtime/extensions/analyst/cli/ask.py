@@ -259,7 +259,7 @@ def ask_question(question: str | None, options: AskOptions) -> int:
     if not text.strip():
         raise ConfigurationFailed(
             "There is no question.",
-            hint="As in: copilot-runtime analyst ask 'What is the average price?' --data shop.csv",
+            hint="Example: copilot-runtime analyst ask 'Which item costs most?' --data shop.csv",
         )
     if options.url and options.data:
         raise ConfigurationFailed("--data is for questions without a server, --url for those with.")

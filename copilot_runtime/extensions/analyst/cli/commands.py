@@ -28,7 +28,7 @@ UrlOption = Annotated[
     str | None,
     typer.Option(
         "--url",
-        help="URL of a running server's runtime; without it, this command answers by itself.",
+        help="URL of a running runtime; by default, the command runs its own server.",
         envvar="COPILOT_URL",
     ),
 ]
@@ -41,13 +41,13 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         "-d",
-        help="Data in place of the setting analyst.data: a CSV, Parquet or DuckDB file, a pattern "
+        help="Data in place of the setting analyst.data: a CSV, Parquet or DuckDB file, a glob "
         "such as 'data/*.csv', or a postgresql:// address. May be given several times.",
     ),
 ]
-TableOption = Annotated[str, typer.Option("--table", help="Only what is about this table.")]
+TableOption = Annotated[str, typer.Option("--table", help="Only entries about this table.")]
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="As `copilot-runtime analyst memory list` shows it.")
+    str, typer.Argument(metavar="ID", help="Id as shown by `copilot-runtime analyst memory list`.")
 ]
 
 _BAR = 24
@@ -56,25 +56,23 @@ _LOOK_AGAIN = 0.3
 
 @analyst.callback()
 def start() -> None:
-    """Ask questions about data, and get answers that can be checked.
+    """Ask questions about data, and get verifiable answers.
 
     \b
     copilot-runtime analyst ask 'Which region sells most?' --data sales.csv
     copilot-runtime analyst datasets --data sales.csv
     copilot-runtime analyst init
 
-    The analyst reads CSV, Parquet and DuckDB files and PostgreSQL databases. It never writes into
-    them. `pip install 'copilot-runtime[analyst]'` brings what it needs.
+    The analyst reads CSV, Parquet and DuckDB files and PostgreSQL databases, and never writes to
+    them. It needs `pip install 'copilot-runtime[analyst]'`.
     """
 
 
 @analyst.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where the files are written.")] = Path(
-        "custom/config"
-    ),
+    folder: Annotated[Path, typer.Argument(help="Folder of the files.")] = Path("custom/config"),
 ) -> None:
-    """Write commented examples of the files that teach the analyst. Overwrites nothing.
+    """Write commented example files for the analyst's configuration. Overwrites no files.
 
     \b
     copilot-runtime analyst init
@@ -98,22 +96,22 @@ def ask(
     url: UrlOption = None,
     data: DataOption = None,
     agent: Annotated[
-        str, typer.Option(help="Name of the agent on that server: its setting analyst.name.")
+        str, typer.Option(help="Name of the agent on the server: its setting analyst.name.")
     ] = "analyst",
     header: HeaderOption = None,
     png: Annotated[
         Path | None, typer.Option("--png", help="Write the chart into this file.")
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Approve what asks for it, such as to save rows.")
+        bool, typer.Option("--yes", "-y", help="Approve all requests, such as saving rows.")
     ] = False,
     as_json: JsonOption = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Write the last table as CSV, and nothing else.")
+        bool, typer.Option("--csv", help="Write only the last table, as CSV.")
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Ask a question, and watch how it is answered.
+    """Ask a question, and show the steps and the answer.
 
     \b
     copilot-runtime analyst ask 'Which region sells most?' --data sales.csv
@@ -121,11 +119,11 @@ def ask(
     copilot-runtime analyst ask 'Orders of March' --csv > march.csv
     copilot-runtime analyst ask 'How many orders are there?' --url http://127.0.0.1:8000/graphql
 
-    Thoughts come first: what is looked up, which SQL runs, what was repaired. Then the answer, its
-    table and its chart: as a picture in iTerm2, WezTerm, kitty and Ghostty, elsewhere drawn with
-    characters. The last lines say how far it can be trusted, and which SQL it came from.
+    The steps are printed first: lookups, SQL and repairs. Then follow the answer, its table and its
+    chart: as an image in iTerm2, WezTerm, kitty and Ghostty, elsewhere as text. The last lines show
+    the confidence in the answer, and its SQL.
 
-    Without --url, a server of this command answers, with the settings of copilot.yml and the model
+    Without --url, the command runs its own server, with the settings of copilot.yml and the model
     of `copilot-runtime serve`. Ctrl-C stops the question and its SQL. The exit status is 1 if there
     is no answer, and 3 if a person must approve something and could not be asked.
     """
@@ -153,15 +151,15 @@ def datasets(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """List the data sets, with how many rows and columns they have.
+    """List the data sets, with their numbers of rows and columns.
 
     \b
     copilot-runtime analyst datasets
     copilot-runtime analyst datasets --data 'data/*.parquet' --json
 
-    SCHEMA is a fingerprint of the columns and their types: memory belongs to it, so that one that
-    changes begins anew. While data are loaded, bars show how far they are. The exit status is 1 if
-    a source cannot be read.
+    SCHEMA is a fingerprint of the columns and their types. Memory is stored per fingerprint, so a
+    data set with a new schema starts without memory. While data are loaded, progress bars are
+    shown. The exit status is 1 if a source cannot be read.
     """
 
     async def work(client: "AnalystClient") -> JsonObject:
@@ -206,27 +204,27 @@ def test(
     data: DataOption = None,
     parallel: Annotated[
         int,
-        typer.Option("--parallel", "-n", min=1, max=64, help="Most questions at the same time."),
+        typer.Option(
+            "--parallel", "-n", min=1, max=64, help="Maximum number of concurrent questions."
+        ),
     ] = 4,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds that each may take.")
+        float, typer.Option("--timeout", min=0.1, help="Timeout of each question, in seconds.")
     ] = 120,
-    report: Annotated[Path | None, typer.Option("--report", help="Write a report as JSON.")] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write a report as JUnit's XML.")
-    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write a JSON report.")] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write a JUnit XML report.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Ask questions whose right answers are known, and compare the rows.
+    """Ask questions with known answers, and compare the rows.
 
     \b
     copilot-runtime analyst test
     copilot-runtime analyst test custom/config/tests --junit report.xml
     copilot-runtime analyst test questions.yaml --data sales.csv
 
-    A file has questions, each with the SQL of its right answer: rows are compared as sets, numbers
-    with a tolerance. `expect: refusal` is for what the data cannot answer: the analyst should say
-    so. The exit status is 1 if an answer is wrong.
+    A file contains questions, each with the SQL of its expected answer. Rows are compared as sets,
+    numbers with a tolerance. `expect: refusal` is for questions that the data cannot answer, and
+    that the analyst should refuse. The exit status is 1 if an answer is wrong.
     """
     from copilot_runtime.extensions.analyst.cli.evaluate import TestOptions, run_tests
 
@@ -244,15 +242,15 @@ def test(
 
 @memory.callback()
 def look_after_memory() -> None:
-    """Look at what the analyst remembers of questions, and change it.
+    """List and change the analyst's memory of questions.
 
     \b
     copilot-runtime analyst memory list --table orders
     copilot-runtime analyst memory pin 3f2a
     copilot-runtime analyst memory forget 3f2a
 
-    It remembers which columns and which forms of SQL were of use, and which repairs: no values.
-    What is not used loses weight and is forgotten; what is pinned stays.
+    It contains useful columns, SQL patterns and repairs, but no values. Unused entries lose weight
+    and are deleted eventually; pinned entries are kept.
     """
 
 
@@ -264,7 +262,7 @@ def list_memories(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """List what is remembered, with the ids that the other commands take."""
+    """List the memory entries, with the ids for the other commands."""
     found = _run(lambda client: client.list_memories(table), url, header, None, config)
     if as_json:
         show_json({"memories": found})
@@ -286,14 +284,12 @@ def list_memories(
 @memory.command()
 def edit(
     id: IdArgument,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What is to be remembered in its place.")
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The new text.")],
     url: UrlOption = None,
     header: HeaderOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Replace the text of something that is remembered.
+    """Replace the text of a memory entry.
 
     \b
     copilot-runtime analyst memory edit 3f2a 'Revenue is without tax.'
@@ -304,14 +300,12 @@ def edit(
 @memory.command()
 def pin(
     id: IdArgument,
-    release: Annotated[
-        bool, typer.Option("--release", help="Let it lose weight again, as all else.")
-    ] = False,
+    release: Annotated[bool, typer.Option("--release", help="Unpin the entry.")] = False,
     url: UrlOption = None,
     header: HeaderOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Keep something that is remembered, whether it is used or not.
+    """Pin a memory entry, so that it is kept even if it is not used.
 
     \b
     copilot-runtime analyst memory pin 3f2a
@@ -328,7 +322,7 @@ def forget(
     header: HeaderOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Delete one thing that is remembered. The next question does without it."""
+    """Delete a memory entry, effective from the next question."""
     _run(lambda client: client.forget(id), url, header, None, config)
 
 

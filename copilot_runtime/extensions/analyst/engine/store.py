@@ -35,8 +35,8 @@ MOST_OF_ONE = 20
 
 
 LOSS = (
-    "The server's folder of data was deleted while it runs. What is open can be asked until "
-    "the server is started again: then the sources are copied again."
+    "The server's data folder was deleted while it runs. Open data sets can be queried until "
+    "the server is restarted: then the sources are copied again."
 )
 """The error message after the folder was deleted."""
 
@@ -131,8 +131,8 @@ class Manifest:
         if owners.count(owner) >= MOST_OF_ONE:
             raise DatasetRefused(
                 f"You have saved {MOST_OF_ONE} data sets already, which is as many as you can.",
-                hint="Save under the name of one that you no longer need, which replaces it, or "
-                "delete one: `DELETE analyst/datasets/NAME`.",
+                hint="Replace a data set that you no longer need by using its name, or delete one: "
+                "`DELETE analyst/datasets/NAME`.",
             )
         if len(owners) >= MOST_SAVED:
             raise DatasetRefused(

@@ -27,7 +27,7 @@ class AskModel(BaseModel):
     )
     approval: dict[str, Any] | None = Field(
         default=None,
-        description="What you say to what was asked for: `id`, `approved` and `note`.",
+        description="The answer to an approval request: `id`, `approved` and `note`.",
         examples=[{"id": "ck-1f", "approved": True, "note": "Go on."}],
     )
     resumable: bool | None = Field(
@@ -150,7 +150,7 @@ _CHART: dict[int | str, dict[str, Any]] = {
     }
 }
 AgentName = Annotated[str, Query(description="Only rows of this `source_name`.")]
-TableName = Annotated[str, Query(description="Only what is about this table.")]
+TableName = Annotated[str, Query(description="Only entries about this table.")]
 DatasetName = Annotated[str, Path(examples=["orders"])]
 DownloadId = Annotated[str, Path(description="From an answer.")]
 ChartName = Annotated[str, Path(description="Ends in .png, .svg or .json.", examples=["c1.png"])]
@@ -199,22 +199,22 @@ def rest_routes(analyst: APIRouter) -> None:
 
     @analyst.get("/analyst/charts/{chart}", response_class=Response, responses=_CHART)
     async def draw(chart: ChartName, theme: Theme = "light") -> None:
-        """Fetch a chart of an answer, as the one who asked."""
+        """Fetch a chart of an answer, as the user who asked."""
 
     @analyst.get("/analyst/memory", response_model=MemoryListModel)
     async def list_memories(table: TableName = "") -> None:
-        """List what is remembered of your questions."""
+        """List the memory of your questions."""
 
     @analyst.delete("/analyst/memory", response_model=CountModel)
     async def forget_all(table: TableName = "") -> None:
-        """Forget all of your questions, or what is about a table."""
+        """Delete the memory of all your questions, or of a table."""
 
     body = describe_body(MemoryChange)
 
     @analyst.patch("/analyst/memory/{memory}", response_model=MemoryModel, openapi_extra=body)
     async def edit(memory: MemoryId) -> None:
-        """Change what is remembered, or pin it."""
+        """Change or pin a memory entry."""
 
     @analyst.delete("/analyst/memory/{memory}", response_model=dict[str, Any])
     async def forget(memory: MemoryId) -> None:
-        """Forget something."""
+        """Delete a memory entry."""

@@ -334,5 +334,5 @@ def _read(key: MemoryKey, text: str | None) -> TableMemory:
     try:
         return read_memory(text)
     except ValueError as error:
-        logger.warning("What was remembered of %r is left out: %s.", key.table, error)
+        logger.warning("The memory of %r is ignored: %s.", key.table, error)
         return TableMemory()

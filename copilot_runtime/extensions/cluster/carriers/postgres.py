@@ -189,7 +189,7 @@ class PostgresCarrier(Carrier):
                 del self._parts[sender, number]
                 data = b"".join(pieces[at] for at in range(total))
         except (ValueError, KeyError):
-            logger.warning("What came on the channel of this process is no message")
+            logger.warning("Ignored a malformed message on the channel of this process")
             return
         if self._receive is not None:
             self._receive(sender, data)

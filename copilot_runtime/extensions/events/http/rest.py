@@ -33,7 +33,7 @@ class EventPageModel(BaseModel):
 
     events: list[EventModel]
     cursor: str = Field(examples=[_CURSOR])
-    last: bool = Field(description="Whether there was nothing more at that moment.")
+    last: bool = Field(description="Whether there were no further events at that moment.")
 
 
 class EventRequest(BaseModel):
@@ -57,20 +57,20 @@ class EventQuery(BaseModel):
 
     after: str = Field(
         "",
-        description="The cursor of the last event that was seen; 0 for all that are kept. Default: "
-        "0, and what happens from now on in a stream.",
+        description="Cursor of the last event that was read; 0 for all stored events. Default: 0, "
+        "or only new events in a stream.",
     )
-    source: list[str] = Field([], description="Who did it: resources, plans, runs, or a program.")
-    type: list[str] = Field([], description="What was done, such as RESOURCE_PUT or TASK_ENDED.")
-    prefix: str = Field("", description="URI of a resource: it, and those below it.")
-    limit: str = Field("", description="Most events of a page.")
+    source: list[str] = Field([], description="Source: resources, plans, runs, or a program.")
+    type: list[str] = Field([], description="Type, such as RESOURCE_PUT or TASK_ENDED.")
+    prefix: str = Field("", description="URI of a resource, including those below it.")
+    limit: str = Field("", description="Maximum number of events.")
 
 
 _STREAM = {
     **describe_stream(
-        "A page; with Accept: text/event-stream, an event of SSE for each, whose id is its cursor."
+        "A page; with Accept: text/event-stream, server-sent events whose ids are the cursors."
     ),
-    410: {"model": Problem, "description": "The cursor is too old: oldest says where to go on."},
+    410: {"model": Problem, "description": "The cursor has expired: resume at oldest."},
 }
 
 
@@ -80,7 +80,7 @@ def rest_routes(events: APIRouter) -> None:
 
     @events.get("", response_model=EventPageModel, responses=_STREAM)
     async def read_events(query: Annotated[EventQuery, Query()]) -> None:
-        """Read what happened to resources behind a cursor, or follow it as it happens."""
+        """Read events about resources after a cursor, or follow new events."""
 
     @events.post(
         "",

@@ -205,7 +205,7 @@ class LangGraphAgent(Agent):
                         for event in translator.feed(frame.name, self._decode(frame)):
                             yield event
                         if number % PAYLOADS_AT_ONCE == 0:
-                            await asyncio.sleep(0)  # others run, and the run can be stopped
+                            await asyncio.sleep(0)  # let other tasks run, and allow cancellation
                     if translator.ended:
                         stream.finished = True
                         break

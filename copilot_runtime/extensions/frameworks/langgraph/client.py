@@ -71,7 +71,7 @@ class LangGraphServer:
             raise invalid_response_error(self._agent)
         ids = [
             assistant["assistant_id"]
-            # the server makes one for each graph; others are variants that an operator has made
+            # the server creates one for each graph; others are variants created by an operator
             for assistant in sorted(as_objects(assistants), key=_is_custom)
             if isinstance(assistant.get("assistant_id"), str)
         ]
@@ -181,7 +181,7 @@ class LangGraphServer:
                 hint=f"Asking {self._origin} failed: {type(error).__name__} {error}. "
                 "Does the LangGraph server run there?",
             ) from error
-        except (ValueError, KeyError, TypeError) as error:  # no JSON, or not what it should be
+        except (ValueError, KeyError, TypeError) as error:  # not JSON, or of another shape
             raise invalid_response_error(self._agent) from error
 
     def _client(self) -> "LangGraphClient":

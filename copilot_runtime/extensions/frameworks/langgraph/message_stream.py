@@ -305,7 +305,7 @@ class SubagentTracker:
         if id is None:
             return []
         tool = self._tools[id]
-        # what is no agent has the name of the one that called the tool
+        # runnables that are no agents have the name of the agent that called the tool
         if tool.subagent is not None or (tool.kind is None and name == tool.caller):
             return []
         tool.subagent = tool.kind or name

@@ -211,7 +211,7 @@ class Translator:
         self._results.add(call_id)
         name = self._call_names.get(call_id)
         if name is None and call_id in self._stream.ids:
-            return []  # of a call that is not to be shown
+            return []  # the call is hidden
         return [
             ActionExecutionResult(
                 call_id=call_id,

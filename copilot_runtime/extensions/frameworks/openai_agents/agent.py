@@ -54,7 +54,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
     `context` is passed to its tools; it may be a function of the `RunInput`. `max_turns` limits the
     requests to the model in one run. Actions of the page and of this server are tools that end the
     run. A tool with `needs_approval` asks the person first; the paused run is stored with its
-    thread, without its context, and goes on in any process whose agent has the same tools.
+    thread, without its context, and continues in any process whose agent has the same tools.
     Without `tracing`, nothing is sent to OpenAI's traces. Raises `MissingPackage` without the extra
     `openai-agents`.
     """
@@ -139,7 +139,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
         deleted before that, so that no call is made twice, even if it fails.
         """
         if not run.resume:
-            await self._checkpoints.delete(run)  # the thread goes on without the answer
+            await self._checkpoints.delete(run)  # the thread continues without the answer
             return _history(run), {}
         checkpoint = await self._checkpoints.find(run)
         if checkpoint is None:
@@ -217,7 +217,7 @@ class _Team:
 
         wrapper = copy.copy(handoff)
         wrapper.on_invoke_handoff = invoke
-        # by this the SDK finds the agent with which a paused run goes on
+        # the SDK finds the agent of a paused run by this reference
         target = getattr(handoff, "_agent_ref", None)
         if target is not None and (other := target()) is not None:
             wrapper._agent_ref = weakref.ref(self.copy_agent(other))

@@ -236,7 +236,7 @@ def _render_content(content: Any) -> list[dict[str, Any]]:
 
 
 def _describe_model(model: Any) -> tuple[str, str, str]:
-    """Return the provider, name and address of a model, as far as its object has them."""
+    """Return the provider, name and address of a model; empty strings if they are unknown."""
     if model is None or isinstance(model, str):
         return _PROVIDER, model or "", ""
     name = getattr(model, "model", None)

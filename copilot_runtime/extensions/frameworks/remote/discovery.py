@@ -178,7 +178,7 @@ class Discovery:
         """Return the catalog for this caller. Raises nothing but `CancelledError`."""
         try:
             headers = await self._link.headers(caller)
-        except Exception as error:  # of the application's hook
+        except Exception as error:  # any error of the application's hook
             return Catalog(failure=self._report(error))
         page = {"frontendUrl": caller.url} if caller.url else {}
         body = {"properties": {**caller.properties}, **page}
@@ -226,7 +226,7 @@ class Discovery:
         except AuthenticationFailed as error:  # an answer, too: the last catalog is void
             entry.is_valid, entry.catalog = False, Catalog(failure=self._report(error))
             entry.expires_at = monotonic() + self._pause
-        except Exception as error:  # whatever it is, it must not cost a chat
+        except Exception as error:  # any error, which must not fail the chat
             entry.catalog = replace(self._last(entry), failure=self._report(error))
             entry.expires_at = monotonic() + self._pause
         else:

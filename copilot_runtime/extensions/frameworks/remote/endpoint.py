@@ -176,7 +176,7 @@ class RemoteAgent(Agent):
                     for number, event in enumerate(decoder.feed(block), 1):
                         yield event
                         if number % PAYLOADS_AT_ONCE == 0:
-                            await asyncio.sleep(0)  # others run, and the run can be stopped
+                            await asyncio.sleep(0)  # let other tasks run, and allow cancellation
                     if decoder.failure is not None:
                         break  # the connection is closed, so that the agent stops
                 else:
@@ -328,7 +328,7 @@ class AgentResolver:
     async def __call__(self, caller: Caller) -> Mapping[str, Agent]:
         own = await call(self._own, caller) if callable(self._own) else self._own
         if not isinstance(own, Mapping):
-            return own  # the runtime reports what is wrong with it
+            return own  # the runtime reports the error
         catalogs = await asyncio.gather(
             *(endpoint.fetch_catalog(caller) for endpoint in self._endpoints)
         )

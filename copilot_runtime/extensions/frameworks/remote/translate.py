@@ -77,7 +77,7 @@ class RemoteEventDecoder:
             )
 
     def finish(self) -> Iterator[Event]:
-        """Yield the events of a last line without an end, and the ends of what is open."""
+        """Yield the events of an unterminated last line, and end open messages and steps."""
         yield from self._decode_line(b"".join(self._rest))
         self._rest.clear()
         if self.failure is None and self._is_empty:
@@ -211,7 +211,7 @@ class _LangGraphTranslator:
                 yield decode_interrupt(get_object(line, "data"))
             case "error" | "on_copilotkit_error":
                 self.failure = AgentFailed(_find_reason(line.get("data")))
-            case _:  # how the graph works inside
+            case _:  # internal events of the graph
                 pass
 
     def finish(self) -> Iterator[Event]:

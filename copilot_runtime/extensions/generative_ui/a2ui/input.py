@@ -69,7 +69,7 @@ async def prepare_input(
 
 
 def _find_injection(run: RunInput, options: A2ui) -> bool | str:
-    """Return whether the tool is offered, or its name."""
+    """Return `True` or the tool's name to offer the rendering tool, else a false value."""
     if options.inject_tool is not None:
         return options.inject_tool
     return run.properties.get(CATALOG_AVAILABLE) is True
@@ -111,7 +111,7 @@ logger = logging.getLogger(__name__)
 class SurfaceRecovery:
     """Validates the surfaces of a run; the model gets the problems and tries again.
 
-    After `recovery.max_attempts` invalid surfaces in a row, the model is told to answer in words.
+    After `recovery.max_attempts` invalid surfaces in a row, the model must answer in words.
     """
 
     def __init__(self, tool: str, catalog: Mapping[str, Any] | None, options: A2ui) -> None:

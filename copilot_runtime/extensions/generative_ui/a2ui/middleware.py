@@ -220,7 +220,7 @@ class A2uiMiddleware(Middleware):
 
 
 class A2uiAgent(Agent):
-    """An agent whose surfaces are drawn.
+    """Wraps an agent, and adds the surfaces that it draws to its events.
 
     A surface is placed before the event that changed it, or after the result that contains it.
     Calls of drawing tools get a result at the end of the run, unless the agent has sent one.

@@ -21,14 +21,14 @@ StorageOption = Annotated[
     str | None,
     typer.Option(
         "--storage",
-        help="Where knowledge is, such as local:PATH; default: the setting knowledge.storage.",
+        help="Storage, such as local:PATH; default: the setting knowledge.storage.",
     ),
 ]
 ActorOption = Annotated[
     str | None,
     typer.Option("--as", metavar="USER", help="Show only what the policy lets this user read."),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most results.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of results.")]
 PrefixOption = Annotated[
     str, typer.Option(help="Only this resource and those below it, by its URI.")
 ]

@@ -32,10 +32,10 @@ def ingest(
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(help="IRI before the paths of pages; default: the setting knowledge.base."),
+        typer.Option(help="Base IRI of pages; default: the setting knowledge.base."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say which files would be read, and store nothing.")
+        bool, typer.Option("--dry-run", help="List the files to read, without storing anything.")
     ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait while another ingestion of this storage runs.")
@@ -45,7 +45,7 @@ def ingest(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Take in documents: those that are new or changed are read, and those that vanished removed.
+    """Ingest documents: read new and changed files, and remove deleted ones.
 
     \b
     copilot-runtime ingest pages
@@ -53,12 +53,12 @@ def ingest(
     copilot-runtime ingest pages --base https://intranet.example/kb/ --json
     copilot-runtime ingest --program main:runtime
 
-    HTML with annotations of Schema.org becomes things; other HTML, Markdown, PDF, CSV and text
-    become pieces with their places. The exit status is 1 if a file could not be read, or a
-    resource not embedded. What was interrupted is completed by the next time; servers may run
+    HTML with Schema.org annotations becomes entities; other HTML, Markdown, PDF, CSV and text
+    become chunks with their positions. The exit status is 1 if a file could not be read, or a
+    resource not embedded. An interrupted ingestion is resumed by the next call. Servers may run
     meanwhile.
 
-    A program that makes its own Knowledge(...), or its own Settings(...), is named by --program.
+    Use --program for a program with its own Knowledge(...) or Settings(...).
     """
     failed = False
 

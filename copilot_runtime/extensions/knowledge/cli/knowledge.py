@@ -40,37 +40,33 @@ _PLAIN_TYPES = frozenset(
 """Datatypes that are recognised from the literal itself."""
 _PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
 _NO_MEMORIES = (
-    "There are no memories. Chats are not stored there by themselves: they are threads, see "
+    "There are no memories. Chats are stored as threads instead: see "
     "`copilot-runtime threads list`."
 )
 
 
 def search(
-    text: Annotated[
-        list[str], typer.Argument(help="What to search for; several texts, in quotes.")
-    ],
+    text: Annotated[list[str], typer.Argument(help="Search texts, each in quotes.")],
     limit: LimitOption = 10,
     type: TypeOption = "",
     prefix: PrefixOption = "",
-    threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Lowest score that counts.")
-    ] = None,
+    threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Minimum score.")] = None,
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     storage: StorageOption = None,
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Search resources by meaning: one a line, with score, title, text and URI.
+    """Search resources by meaning: one per line, with score, title, text and URI.
 
     \b
     copilot-runtime search 'When is the library open?'
     copilot-runtime search 'opening hours' 'closed on Sundays' --limit 3
     copilot-runtime search budget --as ann --json
 
-    Of several texts, the best match of any counts. `copilot-runtime ingest` takes documents in.
-    This, `graph`, `ontology` and `memory` look into the knowledge of copilot.yml and the
-    environment, or of a program that --program names.
+    With several texts, a resource has its best score of any of them. `copilot-runtime ingest` adds
+    documents. This command, `graph`, `ontology` and `memory` read the knowledge of copilot.yml and
+    the environment, or of a program named by --program.
     """
 
     async def work(knowledge: "Knowledge") -> None:
@@ -97,12 +93,10 @@ def search(
 def graph(
     pattern: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[SUBJECT PREDICATE OBJECT]", help="A pattern; ? stands for anything."
-        ),
+        typer.Argument(metavar="[SUBJECT PREDICATE OBJECT]", help="A pattern; ? is a wildcard."),
     ] = None,
     sparql: Annotated[
-        str | None, typer.Option(help="A SPARQL query that reads, or - for the standard input.")
+        str | None, typer.Option(help="A read-only SPARQL query, or - for standard input.")
     ] = None,
     limit: LimitOption = 50,
     as_user: ActorOption = None,
@@ -118,8 +112,8 @@ def graph(
     copilot-runtime graph ? schema:name '"Ada Lovelace"'
     copilot-runtime graph --sparql 'SELECT ?name WHERE { ?who schema:name ?name } LIMIT 10'
 
-    IRIs are written whole or with a prefix (schema, rdf, rdfs, foaf); a text has double quotes.
-    Put ? in quotes where your shell would take it for a file name.
+    IRIs are written in full or with a prefix (schema, rdf, rdfs, foaf); literals in double quotes.
+    Quote ? if your shell expands it as a file name pattern.
     """
     parts = _split_pattern(pattern or [])
     if (sparql is None) == (not parts) or (parts and len(parts) != 3):
@@ -149,8 +143,8 @@ def graph(
 
 
 def ontology(
-    svg: Annotated[bool, typer.Option("--svg", help="Write a picture of it.")] = False,
-    ttl: Annotated[bool, typer.Option("--ttl", help="Write it as SHACL shapes in Turtle.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Write the ontology as an SVG image.")] = False,
+    ttl: Annotated[bool, typer.Option("--ttl", help="Write SHACL shapes in Turtle.")] = False,
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     storage: StorageOption = None,
@@ -189,13 +183,13 @@ def ontology(
 
 def memory(
     conversation: Annotated[
-        str | None, typer.Argument(help="URI of a conversation; without, all are listed.")
+        str | None, typer.Argument(help="URI of a conversation; default: list all.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=0, help="Show what fits into so many tokens.")
+        int | None, typer.Option(min=0, help="Show the items that fit a token budget.")
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Remove the memory; the resources stay.")
+        bool, typer.Option("--forget", help="Delete the memory, but not the resources.")
     ] = False,
     as_user: ActorOption = None,
     as_json: JsonOption = False,
@@ -203,15 +197,15 @@ def memory(
     program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show what belongs to a conversation, and what of it a model would read.
+    """Show the memory of a conversation, and the part of it that a model would read.
 
     \b
     copilot-runtime memory
     copilot-runtime memory common.User.ann/common.Conversation.t1
     copilot-runtime memory common.User.ann/common.Conversation.t1 --budget 4000 --json
 
-    Programs write memories. Chats are not stored there by themselves: they are threads, see
-    `copilot-runtime threads list`.
+    Memories are written by programs. Chats are stored as threads instead: see `copilot-runtime
+    threads list`.
     """
     if conversation is None and (forget or budget is not None):
         raise ConfigurationFailed(
@@ -308,7 +302,7 @@ async def _require_vectors(knowledge: "Knowledge") -> None:
     if not await knowledge.vectors.count():
         raise ConfigurationFailed(
             f"Nothing in {knowledge.address} was embedded by {knowledge.embedder.model}.",
-            hint="`copilot-runtime ingest FOLDER` embeds what is there; "
+            hint="`copilot-runtime ingest FOLDER` embeds the resources; "
             "the setting knowledge.embedder says by which model.",
         )
 

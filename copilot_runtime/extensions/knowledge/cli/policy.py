@@ -33,16 +33,16 @@ PolicyOption = Annotated[
 
 @policy.callback()
 def explain_policies() -> None:
-    """Ask why a policy decides as it does, and look for mistakes in it.
+    """Validate a policy, and explain its decisions.
 
     \b
     copilot-runtime policy check policy.yml
     copilot-runtime policy explain ann read common.Folder.handbook --policy policy.yml
 
-    A policy says who may read, list, write and delete which resources. A small one:
+    A policy defines who may read, list, write and delete which resources. For example:
 
     \b
-    default: deny                       # for what no rule names
+    default: deny                       # if no rule matches
     groups:
       staff: [ann, "*@example.com"]
     rules:
@@ -51,8 +51,8 @@ def explain_policies() -> None:
         groups: staff                   # or users, agents; omit for all users
         resources: common.Folder.handbook/**
 
-    A rule with `deny` in place of `allow` wins over all that allow. What is below common.User.ann
-    belongs to ann: she may do everything with it, and others only what a rule for it allows.
+    A `deny` rule takes precedence over all `allow` rules. Resources below common.User.ann belong to
+    ann: she has full access, and others only by an explicit rule.
     """
 
 
@@ -90,12 +90,12 @@ def check(
 def explain(
     actor: Annotated[str, typer.Argument(help="A user; - for an anonymous one.")],
     action: Annotated[str, typer.Argument(help="read, list, write or delete.")],
-    urn: Annotated[str, typer.Argument(help="URI or URN of a resource, which need not exist.")],
+    urn: Annotated[str, typer.Argument(help="URI or URN of a resource, which may be missing.")],
     group: Annotated[
         list[str] | None, typer.Option(help="A group that the application puts the actor into.")
     ] = None,
     agent: Annotated[str, typer.Option(help="The agent that acts for the actor.")] = "",
-    thread: Annotated[str, typer.Option(help="The thread in which the actor is.")] = "",
+    thread: Annotated[str, typer.Option(help="The current thread of the actor.")] = "",
     file: PolicyOption = None,
     as_json: JsonOption = False,
     program: ProgramOption = None,

@@ -41,11 +41,11 @@ _MOST_ALTERNATIVES = 32
 _MOST_CANDIDATES = 200
 """Maximum number of predicates between two classes compared as inverses, the most frequent."""
 _MOST_CLASS_LINKS = 8_000_000
-"""Links, once for each pair of the classes of their ends, that are looked at for inverses."""
+"""Maximum number of links examined for inverses, counted per pair of classes of their ends."""
 _MOST_SHARED_LINKS = 4_000_000
-"""Of these, together with those of the other direction."""
+"""Maximum number of pairs of these links and links in the other direction."""
 _MOST_PAIRS = 20_000
-"""Of predicates that may be inverses."""
+"""Maximum number of pairs of predicates that may be inverses."""
 
 
 def derive_ontology(
@@ -342,7 +342,7 @@ class _Derivation:
         ratio = forward / backward
         is_balanced = (low <= ratio) & (ratio <= high) & (low <= 1 / ratio) & (1 / ratio <= high)
         enough = shared >= self._settings.min_mirrored * np.minimum(forward, backward)
-        # a predicate is as frequent as itself: that says nothing
+        # for a predicate with itself, the ratio is always 1
         return np.where(one == other, shared >= low * forward, is_balanced & enough)
 
     def _iri(self, number: int) -> str:

@@ -274,7 +274,7 @@ class _View:
         if time.monotonic() >= deadline:
             raise QueryTooLarge(
                 f"The query was stopped after {limits.seconds:g} seconds.",
-                hint="Ask for less at once: begin with what is most specific, and set a LIMIT.",
+                hint="Simplify the query: put the most specific pattern first, and set a LIMIT.",
             )
         raise QueryTooLarge(
             "The query needs more memory than it may have, or is nested too deeply.",

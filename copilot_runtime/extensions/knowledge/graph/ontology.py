@@ -27,15 +27,15 @@ class OntologySettings:
     """Thresholds for inverse predicates and dominant classes."""
 
     min_inverse_ratio: float = 0.8
-    """Of the links in both directions: so many of one for each of the other, at least."""
+    """Minimum ratio between the numbers of links in the two directions."""
     max_inverse_ratio: float = 1.25
     min_mirrored: float = 0.5
-    """This part of the rarer links, at least, must be there in the other direction; with 0 it is
-    enough that they are as frequent, as in Copilot-LD."""
+    """Minimum fraction of the rarer links that must exist in the other direction; with 0, only the
+    ratio counts, as in Copilot-LD."""
     one_way: frozenset[str] = ONE_WAY
     """IRIs of predicates that have no inverse."""
     dominance: float = 0.5
-    """A class that more than this part of a property's objects have is dominant."""
+    """A class is dominant if more than this fraction of a property's objects have it."""
 
     def __post_init__(self) -> None:
         if not 0 < self.min_inverse_ratio <= 1 <= self.max_inverse_ratio:
@@ -53,13 +53,13 @@ class OntologyProperty:
     path: str
     """The IRI of the predicate."""
     is_inverse: bool = False
-    """Whether the instances are its objects: then what follows is about its subjects."""
+    """Whether the instances are its objects; the values below are then its subjects."""
     instances: int
     """Number of instances with the property."""
     uses: int
     """Number of triples of the whole graph with the predicate."""
     min_count: int = 0
-    """The fewest values that an instance has, and the most."""
+    """Minimum and maximum number of values of an instance."""
     max_count: int = 0
     nodes: Nodes = "any"
     datatypes: tuple[str, ...] = ()
@@ -120,8 +120,8 @@ class GraphOptions:
     vocabulary: str = ""
     """Turtle in which classes have other names: `schema:Person skos:altLabel "Individual"`."""
     sparql_store: SparqlStore = "memory"
-    """Where SPARQL is evaluated: in memory (400 bytes for each triple and each group of people who
-    see the same), or in temporary files."""
+    """Store for SPARQL: memory (400 bytes per triple and per group of users with the same
+    visibility), or temporary files."""
     sparql: SparqlLimits = field(default_factory=SparqlLimits)
     ontology: OntologySettings = field(default_factory=OntologySettings)
 

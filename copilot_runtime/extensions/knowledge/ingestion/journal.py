@@ -1,9 +1,9 @@
 """The journal of ingested files, which makes ingestion incremental, its reports and its lock.
 
-The journal has a line for each file that was read, could not be read, or vanished, and one
-whenever all resources were brought up to date. What a file gave is in a record beside it, which is
-written before the line that names it, and never changed. A process may end between any two writes:
-what has no line is done again, and what is not up to date is compared again.
+The journal has a line for each file that was read, could not be read, or was deleted, and one
+whenever all resources were up to date. A file's contributions are in a separate record, which is
+written before the line that names it, and never changed. A process may end between any two
+writes: files without a line are ingested again, and outdated resources are compared again.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -55,8 +55,8 @@ class IngestReport:
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Errors by file. Earlier contributions of the file are kept."""
     skipped: dict[str, str] = field(default_factory=dict[str, str])
-    """Files in folders that no reader is for, such as pictures, and of which type they are; and
-    symbolic links that lead out of the folder that was named."""
+    """Reasons by file: its type has no reader, such as pictures, or it is a symbolic link that
+    leads out of the given folder."""
     unmatched: list[str] = field(default_factory=list[str])
     """Patterns that match no file."""
     warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -341,8 +341,8 @@ class IngestionLock(StorageLock):
         """Raise `IngestionBusy` if the lock was lost to another process, or has expired."""
         if self.is_lost:
             raise IngestionBusy(
-                "This ingestion was not heard of for a while: another one took over, or may.",
-                hint="Run it again: what is left to do will be done.",
+                "This ingestion lost its lock: another one may have taken over.",
+                hint="Run it again: it continues with the remaining files.",
             )
 
 

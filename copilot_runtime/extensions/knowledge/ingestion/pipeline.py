@@ -77,7 +77,7 @@ class Provenance:
 
 
 class Ingestion:
-    """Takes files into resources.
+    """Ingests files as resources.
 
     `base` is put before the path of a page for its IRI, which references on it are relative to.
     Its journal is in the storage of the resources, below `ingestion/`, unless another storage is
@@ -110,8 +110,7 @@ class Ingestion:
     ) -> IngestReport:
         """Ingest files, folders and patterns, and remove the contributions of deleted files.
 
-        A file or a folder that cannot be read is in the report, and what was taken in of it earlier
-        stays.
+        Unreadable files and folders are in the report; their earlier contributions are kept.
         Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
         `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
         """
@@ -168,7 +167,7 @@ class Ingestion:
                 await journal.write((), report.removed)
                 attempts: list[str] = await call(discovery.list_attempts, [*journal.failures])
                 await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
-                # what others have removed is put back, for the files still say it
+                # restore resources that others have removed, as the files still contain them
                 journal.stale |= journal.uris - (await self._resources.versions()).keys()
                 await self._merge(journal, report, _stage("store", progress), lock)
                 span.set_attributes({semconv.INGEST_CHANGES: report.resources + report.deleted})

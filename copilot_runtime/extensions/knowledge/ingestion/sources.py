@@ -56,7 +56,7 @@ class Discovery:
     skipped: set[str] = field(default_factory=set[str])
     """The names of symbolic links that lead out of the folder that was named."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
-    """The folders that could not be read, and why: what is below them may be there."""
+    """Errors of unreadable folders, whose files may still exist, by folder."""
 
     def covers(self, name: str) -> bool:
         """Return whether a file would have been discovered, if it were there."""
@@ -111,11 +111,11 @@ def discover_sources(
 ) -> Discovery:
     """Return the files of paths, folders and patterns such as `docs/**/*.html`.
 
-    Hidden files and folders are left out, unless they are named; and what is below `excluded`.
-    A symbolic link is followed if it is named, or leads to a file of the folder that is.
-    `addresses` are those of the files that were taken in, by name: a file that is named alone, or
-    by a pattern, has the address that it had. One that is not there raises `NotFound`, unless it
-    was taken in: then it was deleted. What is below a folder that cannot be read was not.
+    Hidden files and folders are omitted unless they are named, as are files below `excluded`. A
+    symbolic link is followed if it is named, or leads to a file in a named folder. `addresses` are
+    those of ingested files by name: a file that is given alone or by a pattern keeps its address.
+    A missing file raises `NotFound`, unless it was ingested: then it counts as deleted. Files below
+    an unreadable folder do not count as deleted.
     """
     discovery = Discovery()
     found: dict[str, Source] = {}

@@ -81,11 +81,11 @@ class ContextWindows:
     """Reads and optimises context windows.
 
     Args:
-        memories: What belongs to conversations.
+        memories: The memories of conversations.
         budget: Default maximum number of tokens of an optimised window.
-        summarize: Summarises what there is no room for. Without it, or where it fails, a sentence
-            says what was left out, with the first words of each.
-        timeout: Seconds that a summary may take.
+        summarize: Summarises the items that do not fit. Without it, or if it fails, a sentence
+            lists the omitted items with their first words.
+        timeout: Timeout of a summary, in seconds.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class ContextWindows:
     ) -> OptimizationResult:
         """Optimise a window to fit a budget of tokens.
 
-        Of a window that was read before, only what was in it is touched: the newest item stays in
-        any case, and so does what came meanwhile. `access` says what may be read and summarised,
-        and `write` must allow to write the conversation. Doing it again changes nothing. Raises
-        what `get` does, and `VersionConflict` if others do the same all the time.
+        Of a `ContextWindow`, only its own items are changed, not those added meanwhile. The newest
+        item always stays. `access` restricts the items that are read and summarised, and `write`
+        must allow writing the conversation. The operation is idempotent. Raises the errors of
+        `get`, and `VersionConflict` after repeated concurrent changes.
         """
         budget = self.budget if budget is None else budget
         if budget <= 0:

@@ -36,12 +36,12 @@ logger = logging.getLogger(__name__)
 class MemoryIndex(Index[Identifier, None]):
     """The identifiers of one conversation, in one JSON Lines object.
 
-    Each line is `{"id": <uri>, "identifier": {…}}`. A later line of an id replaces what is said of
-    it, at its first place. Any number of tasks and processes may append: what one of them has
-    written, all of them read.
+    Each line is `{"id": <uri>, "identifier": {…}}`. A later line of an id replaces an earlier one,
+    but keeps its position. Any number of tasks and processes may append, and each reads the writes
+    of the others.
 
-    Appended identifiers are there for this object at once, and are written in the background
-    together with those that come meanwhile. What could not be written is tried again.
+    Appended identifiers are visible to this object immediately, and are written in batches in the
+    background. Failed writes are retried.
     """
 
     def __init__(self, storage: Storage, conversation: Identifier | str) -> None:
@@ -75,8 +75,8 @@ class MemoryIndex(Index[Identifier, None]):
     async def flush(self) -> int:
         """Write pending identifiers, and return the number of lines.
 
-        Of what is stored already, nothing is written. Raises what the storage raises; then all of
-        it is tried again later.
+        Identifiers that are already stored are not written again. Raises the errors of the storage;
+        then all identifiers stay pending.
         """
         async with self._lock:
             if not (batch := [*self._pending]):

@@ -31,8 +31,8 @@ SUMMARY = "context.Summary"
 class WindowOptimization:
     """The differences of a window from its memory; `version` is that of the stored resource.
 
-    It is stored as `context.Window.current` below the conversation. What is appended afterwards is
-    not in it, and so is there as ever; the memory itself stays complete.
+    It is stored as `context.Window.current` below the conversation. Items that are appended later
+    are not affected; the memory itself stays complete.
     """
 
     replaced: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -74,7 +74,7 @@ class WindowRules(ABC):
 
 
 class NewestRules(WindowRules):
-    """The newest of a conversation is in its window, and what is too large does not block it.
+    """Selects the newest items of a conversation; items that are too large are trimmed or skipped.
 
     * Each part gets its share; what a part leaves over, the next one gets: tools, context,
       conversation.
@@ -131,8 +131,8 @@ class NewestRules(WindowRules):
 class SharesRules(WindowRules):
     """The rules of Copilot-LD in November 2025: each part up to its first item that does not fit.
 
-    The best come first where there are scores, and the oldest where there are none. What is in a
-    conversation and no message stands in no part.
+    Items are sorted by score, best first, or by age without scores, oldest first. Resources below a
+    conversation that are not messages belong to no part.
     """
 
     def split(self, identifiers: Iterable[Identifier]) -> Parts:
@@ -169,7 +169,7 @@ class SharesRules(WindowRules):
 class HistoryRules(WindowRules):
     """The rules of Copilot-LD in January 2026: all is history, the newest that fits without a gap.
 
-    Results of calls at its beginning are dropped, for what called is not there.
+    Call results at the start of the history are dropped, as their calls are missing.
     """
 
     def split(self, identifiers: Iterable[Identifier]) -> Parts:
@@ -226,8 +226,8 @@ def _take(
 ) -> _Selection:
     """Select whole groups, the most important one first.
 
-    One that does not fit is trimmed if it is large, else left out; a history ends with it, for
-    what is older would follow a gap.
+    A group that does not fit is trimmed if it is large, else omitted; a history ends with it, so
+    that it has no gap.
     """
     selection = _Selection([], [], [], 0)
     items, trimmed, left_out = selection[:3]

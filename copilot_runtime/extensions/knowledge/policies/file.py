@@ -134,7 +134,7 @@ class PolicyFile(Policy):
         logger.info("The policy %s has changed and applies.", self.path)
 
     def _is_settled(self) -> bool:
-        """Return whether the files were written long enough ago to be whole."""
+        """Return `True` if the last modification is long enough ago for a complete write."""
         written = max((stamp for _, stamp, _ in self._latest), default=None)
         return written is not None and abs(self._now() - written / 1e9) > SETTLED_AFTER
 

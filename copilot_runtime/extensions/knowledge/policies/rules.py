@@ -4,13 +4,13 @@ Resources are named by patterns of URIs:
 
     common.Message.m1           exactly this resource
     common.Message.*            `*` is any run of characters but a slash
-    common.Folder.hr/*          what is right below the folder
+    common.Folder.hr/*          the direct children of the folder
     common.Folder.hr/**         the folder and all that is below it; `**` can only be the last part
     **                          everything
     common.User.{user}/**       `{user}`, `{agent}` and `{group}` are those of the actor
 
-What belongs to a person is given away by name only: a pattern of a rule that allows has to begin
-with `common.User.` or `common.Conversation.` to match what these belong to (`spare_owned`).
+Resources of a user are shared by explicit patterns only: a pattern of an allow rule must start
+with `common.User.` or `common.Conversation.` to match owned resources (`spare_owned`).
 """
 
 import re

@@ -113,9 +113,8 @@ _Lines = dict[str, list[tuple[str, Term]]]
 def name_blank_nodes(triples: Iterable[Triple], digits: int = LONG) -> list[Triple]:
     """Replace every blank node with an IRI that is a hash of its content.
 
-    Two nodes of which the same is said are one. What is said of a node includes the content of the
-    anonymous nodes that it refers to, as far as they go; nodes that refer to each other in a
-    circle are told apart by all that can be reached from them.
+    Nodes with equal content are merged. A node's content includes that of the blank nodes that it
+    refers to, recursively; nodes in a cycle are distinguished by all nodes reachable from them.
     """
     triples = [*triples]
     content: _Lines = {}

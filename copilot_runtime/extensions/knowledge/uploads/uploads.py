@@ -482,7 +482,7 @@ class Uploads:
         """
         resources = self._knowledge.resources
         if before := await resources.get([upload.id]):
-            await resources.put_many(chunks)  # first: what is searchable has all its chunks
+            await resources.put_many(chunks)  # first: a searchable file has all of its chunks
             try:
                 await resources.put(encode_upload(upload), expected=before[0].version)
             except VersionConflict:

@@ -121,15 +121,14 @@ class EmbeddingIndex(Index[VectorItem, Sequence[Vector]], Generic[TableT]):
 class VectorIndex(EmbeddingIndex[VectorTable]):
     """Finds resources by the cosine similarity of vectors, from -1 to 1.
 
-    Results are exact; with the engine `faiss`, those among a million come faster, and nearly all of
-    the best are there. All vectors get length 1; one of zeros is like nothing, as an item and as a
-    question. Without a threshold, results have a score of 0 at least.
+    Results are exact; the engine `faiss` is faster for millions of vectors, and finds nearly all of
+    the best. All vectors are normalised; a zero vector matches nothing, as an item or as a query.
+    Without a threshold, results have a score of at least 0.
 
-    The vectors of each model are below a prefix of their own. An index answers by those of its
-    embedder's model alone, because a question can only be compared in the model that it is
-    embedded with. After a change of the model, servers that still run with the old one find all,
-    and those with the new one what is embedded so far. The old vectors are deleted by an update
-    that is complete, once they were not used for a day.
+    Each model's vectors are stored below their own prefix. An index searches only the vectors of
+    its embedder's model, because only vectors of one model are comparable. After a change of the
+    model, servers that still use the old one find all resources, and those with the new one only
+    the resources embedded so far. A complete update deletes old vectors that were unused for a day.
     """
 
     def __init__(

@@ -312,8 +312,8 @@ class PgVectorTable:
 class PgVectorIndex(EmbeddingIndex[PgVectorTable]):
     """The equivalent of `VectorIndex` in PostgreSQL.
 
-    Without an index of the database, results are exact. What is written is found at once, by every
-    process. Access is judged here, of the best rows first, until there are enough.
+    Without a database index, results are exact. Writes are visible to all processes immediately.
+    Access is checked here, on the best rows first, until there are enough.
     """
 
     def __init__(self, url: str, embedder: Embedder) -> None:

@@ -6,8 +6,8 @@ to eight bits as well, the score that eight bits give is wrong by at most the on
 other (Cauchy and Schwarz). So a vector that scores more than that below the k-th best cannot
 be among the best k, and only the few others are scored by their float32 numbers.
 
-A quarter of the bytes is read, and `simsimd` multiplies eight bits five times as fast. Without
-that package all float32 numbers are read, with the same results.
+This reads a quarter of the bytes, and `simsimd` multiplies 8-bit integers five times as fast.
+Without that package all float32 values are read, with the same results.
 """
 
 from collections.abc import Callable, Sequence

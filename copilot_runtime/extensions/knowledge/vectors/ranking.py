@@ -54,7 +54,7 @@ def rank(
 
     A row's score is its best one over all queries, which have length 1. Equal scores are in the
     order in which their rows were first added. The results are those of a full comparison, unless
-    `narrow` leaves out rows of what is limited.
+    `narrow` omits rows.
     """
     floor = (filter.threshold or 0.0) - TOLERANCE
     selections = [(block, block.select(filter)) for block in blocks]

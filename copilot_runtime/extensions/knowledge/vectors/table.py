@@ -8,8 +8,8 @@ Rows come in two kinds of objects below one prefix, and the highest number is th
 A later row of a URI takes the place of an earlier one, and keeps its position. When the lines
 become many they are written as a block, and eight blocks of about one size as one, so a row is
 written about as often as the number of rows has digits. Objects that a newer block replaces are
-deleted after it is written. Whenever the process dies, what is there is the state before or after
-a write: torn lines are ignored, and a replaced block that was not yet deleted is listed in the
+deleted after it is written. If the process dies, the storage has the state before or after a
+write: partial lines are ignored, and a replaced block that was not yet deleted is listed in the
 block that replaces it.
 
 Any number of processes may write. A writer holds a lock in the storage, and first compares the
@@ -125,7 +125,7 @@ class VectorTable:
         etag = await self._storage.put(self._key(name), data)
         del data
         path = self._storage.path(self._key(name))
-        if path is not None:  # mapped, what was written need not stay in memory
+        if path is not None:  # memory-mapped, so that the data need not stay in memory
             segment = await asyncio.to_thread(map_segment, path)
         block = await asyncio.to_thread(Block, segment, name)
         self._obsolete = [*self._obsolete, *segment.replaces, _name_lines(state.number)]

@@ -175,7 +175,7 @@ class Updater:
             [(resource, text) for resource, text in zip(resources, texts, strict=True) if text]
         )
         size = self._table.state.dimensions or (len(rows[0].vector) if rows else 0)
-        if size:  # there is nothing to embed in these: a row of zeros says that they were looked at
+        if size:  # resources without text get a zero vector, which marks them as processed
             blank = [one for one, text in zip(resources, texts, strict=True) if not text]
             zeros = np.zeros(size, np.float32)
             rows += [Row(one.id, zeros, one.version) for one in blank]

@@ -246,7 +246,7 @@ class Session:
         """Return our error for an exception; retire the session if it is unusable."""
         label = self.server.label
         if not isinstance(error, MCPError):
-            return CopilotError(f"The MCP server {label!r} answered with what is no answer.")
+            return CopilotError(f"The MCP server {label!r} sent an invalid response.")
         if self._is_unknown_session(error, status):
             self.retire()
             return SessionClosed(

@@ -48,7 +48,7 @@ _MOST_TABLES = 50
 """Maximum tables in one part."""
 _LARGEST_NOTE = 1 << 20
 """Maximum bytes of the header and of the manifest."""
-_LARGEST_OBJECT = (8 << 30) - 1  # what a plain tar can say
+_LARGEST_OBJECT = (8 << 30) - 1  # the limit of a plain tar header
 _MOST_EXPANSION = 200
 """Maximum compression ratio of an archive that is not small, against decompression bombs."""
 _SMALL = 32 << 20
@@ -302,7 +302,7 @@ class ArchiveReader:
             raise _refuse("it is not complete")
         for name, part in found.items():
             if expected_parts.get(name) != part:
-                raise _refuse(f"the part {name!r} is not what was written: it was changed")
+                raise _refuse(f"the part {name!r} was changed after it was written")
 
 
 class _Stream:

@@ -80,8 +80,7 @@ class TransactionSource(DatabaseSource):
             if await self._has_servers(db):
                 raise ConfigurationFailed(
                     f"Servers use {self.address}.",
-                    hint="Stop them first: they would go on with what they remember of what was "
-                    "there.",
+                    hint="Stop them first: they would continue with cached data.",
                 )
             yield self._build_replacement(db)
 

@@ -105,7 +105,7 @@ def _create(path: Path) -> tuple[BinaryIO, int | None]:
 
 
 def _try_remove(path: Path) -> bool:
-    """Delete a file unless a process holds its lock. Return whether it is deleted."""
+    """Delete a file unless a process holds its lock; return `True` if it was deleted."""
     try:
         if fcntl is None:
             path.unlink()

@@ -28,7 +28,7 @@ _EVENTS_AT_ONCE = 100
 
 
 class PlanSource(TransactionSource):
-    """The plans of a database. Those under way go on where they are put back."""
+    """The plans of a database. Unfinished plans continue after they are restored."""
 
     locks = LOCKS
 

@@ -54,7 +54,7 @@ def check_limits() -> Sequence[Finding]:
         return [
             warning(
                 "open files",
-                f"A process may have {soft} files open: each stream needs one, or two.",
+                f"A process may have only {soft} open files: each stream needs one or two.",
                 f"ulimit -n {65536 if hard < 0 else min(hard, 65536)}, or LimitNOFILE=65536 in the "
                 "unit of systemd.",
             )
@@ -91,7 +91,9 @@ def check_files(settings: Settings, config: Path | None) -> Sequence[Finding]:
                     "Run it as the user of the server, or give it the folder: chown.",
                 )
             )
-    return found or [good("files", "what is kept can be written, and only its owner can read it")]
+    return found or [
+        good("files", "the server's files are writable, and only their owner can read them")
+    ]
 
 
 def _find_wrong_modes(paths: Sequence[Path]) -> Iterator[Finding]:

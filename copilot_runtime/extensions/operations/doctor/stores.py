@@ -92,7 +92,7 @@ async def check_carrier(settings: Settings) -> Sequence[Finding]:
         return []
     kind = type(carrier).__name__.removesuffix("Carrier")
     if kind == "Postgres" and not await _is_reachable(find_threads(settings)):
-        return []  # which the check of the stores says
+        return []  # the check of the stores reports it
     async with aclosing(carrier):
         await carrier.open(f"doctor{token_hex(4)}", _ignore, _ignore)
     return [good("carrier", f"messages go by {kind}")]
@@ -114,14 +114,14 @@ async def check_limit_store(settings: Settings) -> Sequence[Finding]:
             await counters.read("doctor")
             await counters.enter("doctor", token_hex(4), 1000, 0.001)
         except CountersFailed as error:
-            hint = "See whether it runs, and what address, user and password limits.store has."
+            hint = "Check that it is running, and the address, user and password in limits.store."
             text = f"The store of limits.store does not count: {error}".rstrip(".")
             return [problem("limits", f"{text}.", hint)]
         if settings.limits.find_longest() > _HOUR and await counters.find_persistence() is False:
-            text = "The Redis of limits.store keeps nothing on a disk: when it starts again, all of"
+            text = "The Redis of limits.store is not persistent: a restart resets"
             hint = "Set `appendonly yes` in its settings."
-            return [warning("limits", f"{text} each limit is there again.", hint)]
-    return [good("limits", "all processes count together in Redis")]
+            return [warning("limits", f"{text} all limits.", hint)]
+    return [good("limits", "all processes share the counters in Redis")]
 
 
 def _ignore(*_: object) -> None:
@@ -160,7 +160,7 @@ async def check_clock(settings: Settings) -> Sequence[Finding]:
     if place is None or place.path is not None:
         return [good("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))]
     if not await _is_reachable(place):
-        return []  # which the check of the stores says
+        return []  # the check of the stores reports it
     drift = abs(await _read_clock(place) - time.time())
     text = f"{drift:.1f} seconds between this machine and the database"
     hint = "Let both keep time by NTP: timedatectl."
@@ -170,7 +170,7 @@ async def check_clock(settings: Settings) -> Sequence[Finding]:
 
 
 async def _is_reachable(place: Place | None) -> bool:
-    """Return whether a database answers."""
+    """Return `True` if a database answers."""
     if place is None:
         return True
     try:

@@ -33,7 +33,7 @@ from copilot_runtime.security.schemes import SchemeChain
 _SECONDS = 5.0
 """Connection timeout in seconds, below the timeout of a check."""
 
-_UNREACHED = "See whether it runs, and what proxies and firewalls allow."
+_UNREACHED = "Check that it is running, and that proxies and firewalls allow the connection."
 
 
 async def check_provider(
@@ -57,7 +57,7 @@ async def check_provider(
         return [await _call(runtime, request)]
     endpoint = adapter.endpoint(request)
     if isinstance(adapter, DemoAdapter):
-        return [good(name, "the demo, which answers by rules: no model is asked")]
+        return [good(name, "the rule-based demo, which needs no model")]
     if endpoint.in_process:
         return [good(name, f"{type(adapter).__name__}: it answers in this process")]
     if not endpoint.url:
@@ -86,7 +86,7 @@ async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[
     if not calls:
         return [good("embeddings", f"{type(embedder).__name__}: not asked, --call asks it")]
     [vector] = await embedder.embed(["doctor"])
-    return [good("embeddings", f"{len(vector)} numbers for a text")]
+    return [good("embeddings", f"{len(vector)} dimensions")]
 
 
 async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:
@@ -108,7 +108,7 @@ def _check_audience(settings: Settings) -> Finding:
         and not settings.jwt.audience
         and any(not name.startswith("HS") for name in settings.jwt.algorithms)
     ):
-        text = "Tokens that the identity provider makes for other applications are good here, too."
+        text = "Tokens that the identity provider issues for other applications are accepted here."
         hint = "Set jwt.audience to the name by which the provider knows this server."
         return warning("access", text, hint)
     return good("access", "people and programs sign in")

@@ -33,12 +33,10 @@ HeaderOption = Annotated[
 ]
 IdArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="PLAN", help="The id of a plan, or a beginning of it that no other has."
-    ),
+    typer.Argument(metavar="PLAN", help="Plan id, or a unique prefix of it."),
 ]
 TaskOption = Annotated[
-    str, typer.Option("--task", help="Only this task and those below it, by its id, such as 2.1.")
+    str, typer.Option("--task", help="Only the task with this id, such as 2.1, and its subtasks.")
 ]
 
 _WORDS = {"yes": "approve", "y": "approve", "no": "reject", "n": "reject"}
@@ -77,9 +75,9 @@ def list_plans(
     *,
     thread: Annotated[str, typer.Option(help="Only plans of this thread.")] = "",
     status: Annotated[
-        str, typer.Option(help="Only these: running, waiting, finished, failed or stopped.")
+        str, typer.Option(help="Only this status: running, waiting, finished, failed or stopped.")
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Most plans.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of plans.")] = 50,
     as_json: JsonOption = False,
     client: "PlanClient",
 ) -> None:
@@ -122,14 +120,14 @@ def show(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClien
 @plans.command()
 @with_options(client=open_client)
 def watch(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClient") -> None:
-    """Watch a plan until it is over. In a terminal, its questions are asked.
+    """Watch a plan until it ends. In a terminal, its questions are asked.
 
     \b
     copilot-runtime plans watch e69b48fd
     copilot-runtime plans watch e69b48fd --json | jq 'select(.type == "task")'
 
-    Ctrl-C leaves; the plan goes on. The exit status is 0 if it finished, 3 if it waits for a
-    person who did not answer, and 1 otherwise.
+    Ctrl-C leaves the plan running. The exit status is 0 if it finished, 3 if it waits for an
+    answer, and 1 otherwise.
     """
     from copilot_runtime.extensions.planner.cli.session import watch_plan
     from copilot_runtime.extensions.planner.cli.views import build_view
@@ -175,13 +173,13 @@ def stop(
 def retry(
     *, plan_id: IdArgument, task: TaskOption = "", as_json: JsonOption = False, client: "PlanClient"
 ) -> None:
-    """Have all tasks of a plan done again that did not finish, or one of them.
+    """Retry all unfinished tasks of a plan, or one of them.
 
     \b
     copilot-runtime plans retry e69b48fd
     copilot-runtime plans retry e69b48fd --task 2
 
-    The plan must be over. What has finished is not done again. `plans watch` shows it.
+    The plan must have ended. Finished tasks are not repeated. `plans watch` shows the progress.
     """
 
     async def work() -> JsonObject:
@@ -196,14 +194,12 @@ def answer(
     *,
     plan_id: IdArgument,
     answer: Annotated[
-        str, typer.Argument(help="One of the answers that `plans show` names for the question.")
+        str, typer.Argument(help="One of the possible answers that `plans show` lists.")
     ],
     note: Annotated[
-        str, typer.Option(help="Why; or the result of a call that was done; or what is asked for.")
+        str, typer.Option(help="A reason, the result of a completed call, or the requested input.")
     ] = "",
-    question: Annotated[
-        str, typer.Option(help="The id of the question, if several are open.")
-    ] = "",
+    question: Annotated[str, typer.Option(help="Id of the question, if several are open.")] = "",
     task: TaskOption = "",
     as_json: JsonOption = False,
     client: "PlanClient",
@@ -215,8 +211,8 @@ def answer(
     copilot-runtime plans answer e69b48fd reject --task 3 --note 'Too expensive.'
     copilot-runtime plans answer e69b48fd done --note '{"order": 17}'
 
-    An approval is answered by approve or reject (or yes, or no); a call that a crash interrupted by
-    retry, done or fail; what an assistant asks by resolve, with the answer as the note, or cancel.
+    Answer an approval with approve or reject (or yes, or no); a call that a crash interrupted with
+    retry, done or fail; an assistant's question with resolve and the answer as the note, or cancel.
     """
     values = {"question_id": question, "answer": _WORDS.get(answer, answer), "note": note}
 
@@ -262,12 +258,10 @@ def plan(
     ] = None,
     url: UrlOption = "http://127.0.0.1:8000/graphql",
     agent: Annotated[
-        str, typer.Option(help="Name of the agent that plans: the setting planner.name.")
+        str, typer.Option(help="Name of the planner agent: the setting planner.name.")
     ] = "planner",
     header: HeaderOption = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Approve each plan and task that asks for it.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve all plans and tasks.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send a request to a planner, and watch its tasks.
@@ -278,14 +272,14 @@ def plan(
     copilot-runtime plan 'Write the report' > report.log
     copilot-runtime plan 'Write the report' --json | jq 'select(.type == "task")'
 
-    The server needs the setting planner.name. In a terminal, the plan is a tree that grows: who
-    does a task, how long it took, what it cost, what is missing, and corrections. Questions are
-    asked below it: whether a task may begin, and what became of a call that was interrupted.
-    Elsewhere, each change is a line, and questions stay open unless --yes answers them.
+    The server needs the setting planner.name. In a terminal, the plan is shown as a live tree of
+    tasks with their agent, duration, cost, evaluation and corrections. Questions are asked below
+    it: approvals, and the outcome of interrupted calls. Elsewhere, each change is printed as a
+    line, and questions stay open unless --yes answers them.
 
-    Ctrl-C stops the plan; a second one leaves at once. Ctrl-D at a question leaves it open, and the
-    plan waiting: `copilot-runtime plans` answers later. The exit status is 0 if the plan finished,
-    3 if it waits for a person, and 1 if it did not finish.
+    Ctrl-C stops the plan; a second one exits immediately. Ctrl-D at a question leaves it open, and
+    the plan waiting: answer it later with `copilot-runtime plans`. The exit status is 0 if the plan
+    finished, 3 if it waits for an answer, and 1 otherwise.
     """
     from copilot_runtime.extensions.planner.cli.session import carry_out
 

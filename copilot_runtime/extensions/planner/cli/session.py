@@ -58,7 +58,7 @@ def _read_request(request: str | None) -> str:
     if not text.strip():
         raise ConfigurationFailed(
             "There is nothing to plan: the request is empty.",
-            hint="Say what is to be done, as in: copilot-runtime plan 'Compare three hotels'",
+            hint="Give a request, as in: copilot-runtime plan 'Compare three hotels'",
         )
     return text.strip()
 

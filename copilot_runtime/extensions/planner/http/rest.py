@@ -105,8 +105,8 @@ class PlanListQuery(BaseModel):
 
     thread_id: str = Field("", description="Plans of a thread.")
     status: str = Field("", description="running, waiting, finished, failed or stopped.")
-    before: str = Field("", description="The `next` of the page before.")
-    limit: str = Field("", description="Most plans: from 1 to 200.")
+    before: str = Field("", description="The `next` of the previous page.")
+    limit: str = Field("", description="Maximum number of plans, from 1 to 200.")
 
 
 _EVENTS = {

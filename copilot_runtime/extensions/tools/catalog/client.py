@@ -47,11 +47,11 @@ class HttpReply:
         return not self.content_type or self.content_type.startswith("text/")
 
     def parse_json(self) -> Any:
-        """Return the decoded body. Raises `CopilotError` if it is no JSON."""
+        """Return the decoded body. Raises `CopilotError` if it is not valid JSON."""
         try:
             return loads(self.content)
         except ValueError:
-            raise CopilotError("The service answered with what is no JSON.") from None
+            raise CopilotError("The service's response is not valid JSON.") from None
 
 
 class HttpClient:

@@ -176,7 +176,9 @@ def test_a_yes_is_to_what_was_asked_and_a_refused_one_leaves_the_question_open(
         done = _call_tool(client, "r4", [QUESTION, _write_call(ASKED)], asked)
         after = client.get("/graphql/analyst/datasets").json()["datasets"]
 
-    assert changed["message"].startswith("What was approved is not what the analyst asked")
+    assert changed["message"].startswith(
+        "The approved call differs from the one that the analyst proposed"
+    )
     assert empty["message"].startswith("The analyst does not wait for this answer")
     assert len(before) == 1
     assert done[-1]["type"] == "RUN_FINISHED"

@@ -211,7 +211,7 @@ async def test_an_answer_is_read_by_its_type(
             whole(b"s3cret-key " + b"x" * 500, status="400 Bad Request"),
             f"HTTP 400: *** {'x' * 289}…",
         ),
-        (whole(b"{"), "The service answered with what is no JSON."),
+        (whole(b"{"), "The service's response is not valid JSON."),
         (
             whole(b"", status="302 Found", location="http://127.0.0.1/"),
             "The service answered with a redirection (302), which is not followed.",

@@ -67,7 +67,7 @@ class Protos:
             raise ConfigurationFailed(
                 f"Method {method} not found in service {name}.", hint=f"It has: {names}."
             )
-        raise build_absence(service, f"What was read of {service!r} does not describe it.")
+        raise build_absence(service, f"The descriptors read for {service!r} do not describe it.")
 
     def find_message(self, name: str) -> Descriptor:
         """Return a message type. Raises `ConfigurationFailed` with Copilot-LD's message."""
@@ -295,7 +295,7 @@ async def _ask(
     try:
         return ServerReflectionResponse.FromString(answers[0])
     except DecodeError as error:
-        raise _build_refusal(client, "and answered with what is no description") from error
+        raise _build_refusal(client, "and sent an invalid descriptor") from error
 
 
 def _read_files(answer: ServerReflectionResponse, service: str) -> list[FileDescriptorProto]:

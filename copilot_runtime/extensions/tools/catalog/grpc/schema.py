@@ -213,8 +213,8 @@ def decode_message(data: bytes, message: Descriptor, pool: DescriptorPool) -> An
     except (DecodeError, TypeError, ValueError, RecursionError) as error:
         words = " ".join(str(error).split())[:_MAX_WORDS]
         raise CopilotError(
-            f"The service answered with what is no {message.full_name}: {words}.",
-            hint="Is the description that was read that of the server?",
+            f"The service's response is not a {message.full_name}: {words}.",
+            hint="Check that the descriptors match the server.",
         ) from error
 
 

@@ -117,7 +117,7 @@ async def test_an_unknown_service_has_the_words_of_the_contract(make_tool: MakeT
 @in_one_test(
     ("answers", "words"),
     [
-        ([b"\xff\xff"], "with what is no description"),
+        ([b"\xff\xff"], "sent an invalid descriptor"),
         ([], "closed half-way"),
         ([file_answer(b"\xff")], "is none"),
         ([file_answer()], "Client class not found: ShopClient"),

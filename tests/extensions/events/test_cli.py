@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_an_error_with_a_way_out(
         (["--prefix", "common"], Misuse, "names no resource"),
         (["--store", "memory"], ConfigurationFailed, "in the memory of a server"),
         (["--store", "none"], ConfigurationFailed, "not kept"),
-        (["--store", "redis://x"], ConfigurationFailed, "no place of events"),
+        (["--store", "redis://x"], ConfigurationFailed, "is not an event store"),
         (["--store", f"sqlite:{file}2"], ConfigurationFailed, "There is no file"),
     ]
     for arguments, kind, part in failures:

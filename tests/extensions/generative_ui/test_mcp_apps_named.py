@@ -285,7 +285,7 @@ def test_what_a_program_gives_counts_more() -> None:
 WRONG = [
     ({"SERVERS": "ftp://a.example"}, "is not an address"),
     ({"SERVERS": "[{"}, "it starts like JSON, but is not valid JSON"),
-    ({"SERVERS": '{"url": "https://a.example"}'}, "it is no list"),
+    ({"SERVERS": '{"url": "https://a.example"}'}, "it is not a list"),
     ({"SERVERS": "[1]"}, "a server is an address, or a mapping with a url"),
     ({"SERVERS": '[{"id": "a"}]'}, "a server has a url"),
     ({"SERVERS": '[{"url": "https://a.example", "serverId": "a"}]'}, "has no key 'serverId'"),

@@ -101,7 +101,7 @@ def test_a_storage_that_we_have_not_is_refused_where_there_are_sources(
     ("text", "words"),
     [
         ("base: nowhere", "it is not an IRI, such as https://example.com/"),
-        ("base: 'https://a b'", "it is no IRI"),
+        ("base: 'https://a b'", "it is not an IRI"),
         ("tools: [search]", "there is no tool 'search'; there are search_content"),
         ("link: example.com", "it is not an address, such as https://chat.example.com"),
         ("retrieval_threshold: 2", "retrieval_threshold"),

@@ -232,7 +232,7 @@ def test_an_application_that_signs_in_itself_takes_no_user(play: Play) -> None:
     text = "scenarios: [{name: a, agent: echo, user: ann, say: Hi}]"
     outcome = play(text, app=app)
 
-    assert "The application has its own sign-in" in outcome.attempt["error"]
+    assert "The application has its own authentication" in outcome.attempt["error"]
 
 
 def test_an_agent_that_is_not_there_is_guessed(play: Play) -> None:

@@ -75,7 +75,7 @@ test: setup system  ## Run the checks and the tests of ten minutes (EXT=planner:
 
 # a process is killed this often in each test of kills
 test-all: export KILLS ?= 20
-test-all: WORKERS = 6
+test-all: WORKERS = 4
 test-all: setup system  ## Run every check and every test, as each night and before a release
 	@$(MAKE) --no-print-directory --jobs=4 style packages types .venv/ready-tests
 	$(PYTEST) $(ARGS)

@@ -28,7 +28,7 @@ from tests.adapters.contract.fakes import (
 from tests.agents.remote import FINISHED, STARTED, Reply, frame, graph_agent, remote_agent, text
 from tests.fuzz.mutate import Mutator
 
-LINES = Path(__file__).parents[1] / "agents" / "remote_endpoint" / "recordings"
+LINES = Path(__file__).parents[1] / "extensions" / "frameworks" / "remote" / "recordings"
 
 ANSWERS: Sequence[Sequence[Step]] = (
     (Think("Hm", "signed"), Say("Hel"), Ping(), Say("lo"), Tokens(3, 2, 1, 1), Stop()),

@@ -108,7 +108,7 @@ def test_a_storage_that_we_have_not_is_refused_where_there_are_sources(
         ("retrieval_limit: 0", "retrieval_limit"),
         ("sources: {a: b}", "knowledge.sources"),
         ("embedder: ''", "knowledge.embedder"),
-        ("embedder_options: sk-secret", "no JSON object"),
+        ("embedder_options: sk-secret", "not a JSON object"),
         ("storages: memory", "Did you mean 'knowledge.storage'?"),
     ],
 )

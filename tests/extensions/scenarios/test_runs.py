@@ -156,7 +156,7 @@ def test_the_time_of_all_scenarios_is_an_option(play: Play) -> None:
         (["--url", "http://x", "--offline"], "--url or --offline"),
         (["--url", "http://x", "--model", "m"], "--url or --model"),
         (["--url", "http://x", "--path", "/x"], "--url or --path"),
-        (["--url", "http://x", "-H", "nonsense"], "'nonsense' is no header"),
+        (["--url", "http://x", "-H", "nonsense"], "'nonsense' is not a header"),
         (["--offline", "--live"], "--offline or --live"),
         (["-H", "a: b"], "A --header is for the server of --url."),
         (["--report", "nowhere/report.json"], "There can be no report 'nowhere/report.json'"),

@@ -54,9 +54,11 @@ def accept(*pieces: bytes) -> Generator[str]:
                 client.sendall(piece)
 
     with create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, daemon=True).start()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(2)
+        thread.join()
     for client in kept:
         client.close()
 

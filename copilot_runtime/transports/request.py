@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from starlette.types import Receive, Scope, Send
 
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.security.addresses import find_network
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, check_values, read_body
@@ -177,6 +178,21 @@ class Request:
                 raise
             self._is_decoded = True
         return self._json
+
+    async def json_object(self) -> JsonObject:
+        """Return the JSON object in the body; an empty body is an empty object.
+
+        Raises `BadRequest` for any other body, and the errors of `json`.
+        """
+        if not await self.body():
+            return {}
+        try:
+            value = await self.json()
+        except ValueError:
+            raise BadRequest("The request body is no JSON.") from None
+        if not isinstance(value, dict):
+            raise BadRequest("The request body is no JSON object.")
+        return cast("JsonObject", value)
 
     def decode_json(self, data: bytes) -> Any:
         """Return the value of JSON that came with this request. Raises the errors of `json`."""

@@ -50,13 +50,10 @@ class AskTransport(Transport):
 
 async def read_question(request: Request) -> str:
     """Return the question in the body. Raises `Misuse`, which the client gets as a 400."""
-    try:
-        body = await request.json()
-    except ValueError:
-        raise Misuse("The body is no JSON.") from None
-    if not isinstance(body, dict) or not isinstance(body.get("question"), str):
+    question = (await request.json_object()).get("question")
+    if not isinstance(question, str):
         raise Misuse("The body must have a question, which is a string.")
-    return body["question"]
+    return question
 
 
 app = CopilotRuntime(adapter=DemoAdapter(), transports=["agui", "graphql", AskTransport]).app()

@@ -15,8 +15,6 @@ from copilot_runtime.base.errors import AgentNotFound
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.sql.rules import Scope
-from copilot_runtime.transports.body import BadRequest
-from copilot_runtime.transports.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +65,3 @@ class AnalystAccess:
 
 PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 """Headers of responses that only their recipient may cache."""
-
-
-async def read_json(request: Request) -> Any:
-    """Decode a JSON body; an empty body is an empty object. Raises `BadRequest`."""
-    if not await request.body():
-        return {}
-    try:
-        return await request.json()
-    except ValueError:
-        raise BadRequest("The request body is no JSON.") from None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from copilot_runtime.api.agent import Agent
@@ -134,11 +134,8 @@ class Ask:
     """`True` if the run continues after the client disconnects, so that it can reconnect."""
 
 
-def read_ask(body: Any) -> Ask:
+def read_ask(fields: JsonObject) -> Ask:
     """Parse the body of a question. Raises `BadRequest`."""
-    if not isinstance(body, dict):
-        raise BadRequest("The request body is no JSON object.")
-    fields: JsonObject = body
     message = fields.get("message")
     approval = fields.get("approval")
     if message is None and approval is not None:

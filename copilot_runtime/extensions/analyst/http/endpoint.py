@@ -17,7 +17,7 @@ from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset
-from copilot_runtime.extensions.analyst.http.access import PRIVATE, AnalystAccess, Viewer, read_json
+from copilot_runtime.extensions.analyst.http.access import PRIVATE, AnalystAccess, Viewer
 from copilot_runtime.extensions.analyst.http.ask import Answers, Frame, read_ask
 from copilot_runtime.extensions.analyst.results import to_plain
 from copilot_runtime.extensions.analyst.view import describe_chart
@@ -76,7 +76,7 @@ class AnalystEndpoint(Transport):
             log_id, log, number = await self._answers.find(last_id, request.caller.user)
             await self._stream(request, self._answers.follow(log_id, log, number))
             return
-        ask = read_ask(await read_json(request))
+        ask = read_ask(await request.json_object())
         viewer = await access.identify(request.caller, agent_name=ask.agent_name)
         await check_agent_name(viewer)
         run = await self._answers.start(ask, viewer)
@@ -298,7 +298,7 @@ class Resources:
             await memory.forget(owner, id)
             await self._respond({})
             return
-        changes = read_changes(await read_json(self._request))
+        changes = read_changes(await self._request.json_object())
         changed = await memory.edit(owner, id, **changes)
         await self._respond(changed.describe())
 
@@ -322,11 +322,10 @@ def describe_dataset(dataset: Dataset, row_count: int | None) -> JsonObject:
     }
 
 
-def read_changes(body: Any) -> Mapping[str, Any]:
+def read_changes(fields: JsonObject) -> Mapping[str, Any]:
     """Return the changes to a memory entry. Raises `BadRequest`."""
-    if not isinstance(body, dict) or not body:
+    if not fields:
         raise BadRequest('The request body is a JSON object such as {"is_pinned": true}.')
-    fields: JsonObject = body
     kinds: Mapping[str, type] = {"text": str, "note": str, "is_pinned": bool, "is_good": bool}
     for name, value in fields.items():
         if name not in kinds:

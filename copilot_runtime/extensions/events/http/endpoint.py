@@ -109,11 +109,7 @@ class EventsEndpoint(Transport):
 
     async def _publish(self, events: EventAccess, request: Request) -> None:
         """Publish a client's event."""
-        try:
-            value = await request.json()
-        except ValueError:
-            raise BadRequest("The request body is no JSON.") from None
-        fields = _read_fields(value)
+        fields = _read_fields(await request.json_object())
         event = await events.publish(request.caller, **fields)
         await request.respond_json(201, {"success": True, "id": event.id}, _HEADERS)
 
@@ -157,11 +153,8 @@ def _read_limit(text: str) -> int:
     return int(text)
 
 
-def _read_fields(value: Any) -> dict[str, Any]:
+def _read_fields(body: JsonObject) -> dict[str, Any]:
     """Return the arguments of `EventAccess.publish` from a body. Raises `BadRequest`."""
-    if not isinstance(value, dict):
-        raise BadRequest("The request body is no JSON object.")
-    body = cast("dict[str, Any]", value)
     resources, detail = body.get("resources"), body.get("detail")
     if not isinstance(resources, list) or not all(
         isinstance(uri, str) for uri in cast("list[Any]", resources)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any, TypeVar, assert_never, cast
+from typing import Any, TypeVar, assert_never
 from urllib.parse import parse_qsl, unquote
 
 from starlette.routing import BaseRoute
@@ -187,15 +187,7 @@ class _PlanRequest:
 
         All fields except the payload are strings.
         """
-        body: Any = {}
-        if await self._request.body():
-            try:
-                body = await self._request.json()
-            except ValueError:
-                raise BadRequest("The request body is no JSON.") from None
-        if not isinstance(body, dict):
-            raise BadRequest("The request body is no JSON object.")
-        fields = cast("dict[str, Any]", body)
+        fields = await self._request.json_object()
         for name, value in fields.items():
             if name not in names:
                 choice = ", ".join(names) or "nothing"

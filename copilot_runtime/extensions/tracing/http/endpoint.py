@@ -7,7 +7,7 @@ and statistics are imported on first use, so that they do not slow down the serv
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from starlette.routing import BaseRoute
@@ -174,7 +174,7 @@ class _View:
 
     async def query(self) -> None:
         """Respond with the whole traces that a JMESPath matches, the newest first."""
-        body = await _read_object(self._request)
+        body = await self._request.json_object()
         query = body.get("query", "")
         if not isinstance(query, str):
             raise BadRequest("query is a JMESPath, such as [?status.code == `2`].")
@@ -196,7 +196,7 @@ class _View:
         from copilot_runtime.extensions.tracing.otlp import OtlpError, decode_spans
 
         telemetry, store = self._access.telemetry, self._store
-        body = await _read_object(self._request)
+        body = await self._request.json_object()
         try:
             batch = await call(decode_spans, body, keeps_content=telemetry.keeps_content)
         except OtlpError as error:
@@ -212,7 +212,7 @@ class _View:
 
     async def take_feedback(self) -> None:
         """Record feedback on an answer, from the user of the run or an operator."""
-        feedback = parse_feedback(await _read_object(self._request))
+        feedback = parse_feedback(await self._request.json_object())
         readers = Readers(self._request.caller.user, is_everybody=self._is_operator)
         trace_id = await store_feedback(self._access.telemetry, self._store, feedback, readers)
         await self._respond({"trace_id": trace_id, "rating": feedback.rating}, 201)
@@ -273,16 +273,6 @@ def _encode_trace(spans: Sequence[Record]) -> dict[str, Any]:
     summary = summarize_trace(spans)
     assert summary is not None
     return {"trace": encode_summary(summary), "spans": spans}
-
-
-async def _read_object(request: Request) -> Mapping[str, Any]:
-    try:
-        value = await request.json()
-    except ValueError:
-        raise BadRequest("The request body is no JSON.") from None
-    if not isinstance(value, dict):
-        raise BadRequest("The request body is no JSON object.")
-    return cast("dict[str, Any]", value)
 
 
 def write_value(value: Any) -> str:

@@ -113,7 +113,7 @@ class Registry(Mapping[str, Any]):
             if missing.partition(".")[0] == __name__.partition(".")[0]:
                 raise  # a mistake in this package: the traceback says where
             raise MissingPackage(what, missing, _find_extra(missing) or entry.name) from error
-        except Exception as error:  # a plugin may do anything while it is imported
+        except (Exception, SystemExit) as error:  # a plugin may do anything while it is imported
             if entry.origin == PACKAGE:
                 raise
             raise _build_plugin_error(what, entry, error) from error
@@ -127,7 +127,9 @@ def explain_clash(noun: str, unused: RegistryEntry, used: RegistryEntry) -> str:
     )
 
 
-def _build_plugin_error(what: str, entry: RegistryEntry, error: Exception) -> ConfigurationFailed:
+def _build_plugin_error(
+    what: str, entry: RegistryEntry, error: BaseException
+) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
         f"{type(error).__name__}: {error}",

@@ -1,13 +1,13 @@
 """Build all extensions and merge their contributions to a runtime."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from copilot_runtime.api.agent import Agents, Middleware, StageFunction
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.transports.transport import RequestPolicy, Services, TransportLike
@@ -48,8 +48,7 @@ def build_contributions(extensions: Sequence[Extension], core: Core) -> Contribu
     """Build all extensions. Each one can use the parts, agents and actions of those before it."""
     found = Contributions()
     for extension in extensions:
-        added = extension.build(core)
-        _check_contribution(extension, added)
+        added = _build(extension, core)
         for kind, part in added.parts.items():
             core.parts.add(kind, part)
         core.sources.extend(added.sources)
@@ -70,18 +69,35 @@ def build_contributions(extensions: Sequence[Extension], core: Core) -> Contribu
     return found
 
 
-def _check_contribution(extension: Extension, added: object) -> None:
-    """Raise `ConfigurationFailed` for values of a wrong type, which would fail much later."""
+def _build(extension: Extension, core: Core) -> Contribution:
+    """Return the contribution of an extension.
+
+    Raises `ConfigurationFailed` for values of a wrong type, which would fail much later.
+    """
+    try:
+        added = extension.build(core)
+    except CopilotError:
+        raise
+    except Exception as error:
+        raise ConfigurationFailed(
+            f"The extension {extension.name!r} cannot be built: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(added, Contribution):
         raise ConfigurationFailed(
             f"build() of the extension {extension.name!r} returned {describe(added)}, and not a "
             "Contribution.",
             hint="Write return Contribution().",
         )
-    for kind, items in ((RunObserver, added.observers), (RequestPolicy, added.policies)):
+    kinds: Mapping[type[Any], Sequence[Any]] = {
+        RunObserver: added.observers,
+        RequestPolicy: added.policies,
+        Middleware: added.middleware,
+    }
+    for kind, items in kinds.items():
         for item in items:
-            if not isinstance(item, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped
+            if not isinstance(item, kind):
                 raise ConfigurationFailed(
                     f"The extension {extension.name!r} contributes {describe(item)}, and not a "
                     f"{kind.__name__} object."
                 )
+    return added

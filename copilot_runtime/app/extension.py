@@ -126,7 +126,7 @@ class Extension:
 
     name: ClassVar[str] = ""
     requires: ClassVar[Sequence[str]] = ()
-    """The extensions that this one imports."""
+    """The extensions that this one uses. An extension that is not built-in is built after them."""
     options: ClassVar[Sequence[str]] = ()
     """Names of constructor arguments of `CopilotRuntime` that are passed to it."""
     settings: ClassVar[type[Section] | None] = None

@@ -85,7 +85,8 @@ class Lifecycle:
 
     async def _expire(self, before: float) -> None:
         for extension in self._extensions:
-            await extension.expire(before)
+            with log_failures(logger, "The extension %s kept old data", extension.name):
+                await extension.expire(before)
 
     async def aclose(self) -> None:
         """Stop all runs, then close every part. A part that fails is only logged."""
@@ -127,5 +128,5 @@ def _find_failing_checks(extension: Extension) -> Sequence[str]:
     """Return the failing checks of an extension, or its name if they cannot be determined."""
     with log_failures(logger, "The checks of the extension %s failed", extension.name):
         found = extension.find_failing_checks()
-        return [found] if isinstance(found, str) else [*found]
+        return [found] if isinstance(found, str) else [*map(str, found)]
     return [extension.name]

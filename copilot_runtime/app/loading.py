@@ -26,10 +26,11 @@ def list_options() -> Sequence[str]:
 
 
 def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
-    """Return one object per extension; an object of the program replaces the one of the same name.
+    """Return one object per extension, in build order: built-in ones first, then others.
 
-    Raises `ConfigurationFailed` for an item that is not an extension, and for a missing
-    requirement.
+    Each of the others comes after those that it requires. An object of the program replaces the
+    one of the same name. Raises `ConfigurationFailed` for an item that is not an extension, and
+    for a missing or circular requirement.
     """
     for item in extras:
         if not isinstance(item, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped programs
@@ -37,19 +38,49 @@ def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
                 f"extensions has an item that is {describe(item)}, and not an Extension object.",
                 hint="Subclass copilot_runtime.app.extension.Extension, and give an object of it.",
             )
-        _check_extension(item)
     own = {item.name: item for item in extras}
     if len(own) < len(extras):
         raise ConfigurationFailed("Two extensions of this program have the same name.")
-    found = {name: own.pop(name, None) or make() for name, make in _load_classes().items()}
+    classes = _load_classes()
+    found = {name: own.pop(name, None) or _create(name, make) for name, make in classes.items()}
     found |= own
-    for extension in found.values():
-        if missing := set(extension.requires) - found.keys():
+    sorted_ones = {name: found[name] for name in EXTENSIONS}
+    for name in found:
+        _add(name, found, sorted_ones, ())
+    return [*sorted_ones.values()]
+
+
+def _create(name: str, make: Callable[[], Any]) -> Extension:
+    try:
+        extension = make()
+    except Exception as error:  # of a plugin
+        raise ConfigurationFailed(f"The extension {name!r} cannot be created: {error}") from error
+    if not isinstance(extension, Extension):
+        raise ConfigurationFailed(f"The extension {name!r} is {describe(extension)}.")
+    return extension
+
+
+def _add(
+    name: str,
+    found: Mapping[str, Extension],
+    sorted_ones: dict[str, Extension],
+    path: Sequence[str],
+) -> None:
+    """Add an extension to `sorted_ones`, after those that it requires. `path` led to it."""
+    if name in sorted_ones:
+        return
+    if name in path:
+        raise ConfigurationFailed(f"Extensions require each other: {', '.join([*path, name])}.")
+    extension = found[name]
+    _check_extension(extension)
+    for required in extension.requires:
+        if required not in found:
             raise ConfigurationFailed(
-                f"The extension {extension.name!r} requires {min(missing)!r}, which is not there.",
+                f"The extension {extension.name!r} requires {required!r}, which is not there.",
                 hint=f"There are {', '.join(found)}.",
             )
-    return [*found.values()]
+        _add(required, found, sorted_ones, (*path, name))
+    sorted_ones[name] = extension
 
 
 def _check_extension(item: Extension) -> None:

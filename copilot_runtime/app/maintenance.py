@@ -2,15 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.app.extension import Extension
 from copilot_runtime.base.concurrency import convert_exits
-from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreReadOnly
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    StoreFailed,
+    StoreReadOnly,
+)
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.base.outages import Outage
-from copilot_runtime.threads.store import ThreadsState, ThreadStore
+from copilot_runtime.threads.store import ThreadKey, ThreadsState, ThreadStore
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +37,23 @@ async def warn_of_key(adapter: Adapter) -> None:
         Exception
     ) as error:  # raised by a function that looks up the key; a chat reports it as well
         logger.warning("The model has no API key: %s", str(error) or type(error).__name__)
+
+
+async def forget_thread(extensions: Sequence[Extension], thread: ThreadKey) -> None:
+    """Delete all data of a thread that extensions have.
+
+    Raises `StoreFailed` if one cannot: then the thread stays, so that its deletion can be retried.
+    """
+    for extension in extensions:
+        try:
+            await extension.forget_thread(thread)
+        except CopilotError:
+            raise
+        except Exception as error:
+            logger.exception("The extension %s could not delete a thread's data", extension.name)
+            raise StoreFailed(
+                f"The thread was not deleted: {extension.name!r} could not delete its data."
+            ) from error
 
 
 async def delete_old_threads(

@@ -1,9 +1,10 @@
 """The command line: serve a runtime, talk to one, and see what there is."""
 
+import inspect
 import logging
 import sys
 from collections.abc import Mapping
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.models import CommandInfo
@@ -262,30 +263,37 @@ def _add_commands(commands: Mapping[str, str]) -> None:
     """Add the commands of extensions to the command line, by their import strings."""
     table = Registry("copilot_runtime.commands", commands, noun="command")
     for name in commands:
-        command = table[name]
-        if isinstance(command, typer.Typer):
-            cli.add_typer(command, name=name)
-        else:
-            cli.command(name)(command)
+        _add_command(name, table[name])
+
+
+def _add_command(name: str, command: Any) -> None:
+    if isinstance(command, typer.Typer):
+        cli.add_typer(command, name=name)
+    else:
+        cli.command(name)(command)
 
 
 def _add_plugins() -> None:
-    """Add the commands of installed plugins. A plugin that cannot be imported is only logged."""
+    """Add the commands of installed plugins. A command that cannot be imported is only logged."""
     try:
         plugins = load_plugins()
     except CopilotError as error:
         logger.warning("The commands of plugins are missing: %s", error.message)
         return
     for name, plugin in plugins.items():
-        commands: Mapping[str, str] = getattr(plugin, "commands", {})
+        commands = getattr(plugin, "commands", {})
         groups = {group.name for group in cli.registered_groups}
-        clashes = commands.keys() & {*map(_name, cli.registered_commands), *groups}
-        for clash in clashes:
-            logger.warning("The extension %s cannot replace the command %s", name, clash)
-        try:
-            _add_commands({key: commands[key] for key in commands if key not in clashes})
-        except (CopilotError, ImportError, AttributeError) as error:
-            logger.warning("Commands of the extension %s are missing: %s", name, error)
+        taken = {*map(_name, cli.registered_commands), *groups}
+        for key in commands:
+            try:
+                if key in taken:
+                    raise ValueError("there is another command of that name")
+                command = Registry("copilot_runtime.commands", commands, noun="command")[key]
+                if not isinstance(command, typer.Typer):
+                    inspect.signature(command, eval_str=True)  # it would break all commands
+                _add_command(key, command)
+            except (Exception, SystemExit) as error:  # imports may do anything
+                logger.warning("The command %r of %s is missing: %s", key, name, error)
 
 
 def _name(command: CommandInfo) -> str:

@@ -1,7 +1,7 @@
 """The interface with which extensions observe and admit runs."""
 
 import logging
-from asyncio import iscoroutine
+from asyncio import CancelledError, iscoroutine
 from collections.abc import Callable, Sequence
 
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted, Usage
@@ -91,5 +91,5 @@ def _call(method: Callable[..., object], *args: object, **options: object) -> No
         if iscoroutine(result):
             result.close()
             raise TypeError("This method must not be async.")
-    except Exception:
+    except (Exception, CancelledError):
         logger.exception(_FAILED, method.__qualname__.rpartition(".")[0])

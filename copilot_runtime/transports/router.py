@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.api.identity import set_current_identity
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, LimitExceeded
+from copilot_runtime.base.outages import log_failures
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
@@ -114,7 +115,8 @@ class Router:
 
     def _record(self, request: Request, error: BaseException | None) -> None:
         for policy in self._recorders:
-            policy.after(request, error)
+            with log_failures(logger, "The policy %s failed", type(policy).__qualname__):
+                policy.after(request, error)
 
     async def _answer(self, request: Request) -> BaseException | None:
         """Respond to a request, and return the error that refused or failed it, or `None`."""

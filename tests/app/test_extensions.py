@@ -1,5 +1,6 @@
 """An extension of a program that makes mistakes harms no other part, and is named."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +12,10 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run
+from copilot_runtime.threads.store import ThreadKey
 from tests.in_one_test import in_one_test
 from tests.wire.client import Client, chat, merge
 
@@ -24,7 +26,7 @@ class Broken(RunObserver):
     """Raises wherever it may not."""
 
     def on_start(self, run: Run, event: RunStarted) -> None:
-        raise ValueError("at the start")
+        raise asyncio.CancelledError("at the start")
 
     def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         raise ValueError("at the end")
@@ -103,6 +105,30 @@ class Empty(Extension):
         pass
 
 
+class Failing(Extension):
+    name = "failing"
+
+    def build(self, core: Core) -> Contribution:
+        raise KeyError("city")
+
+
+class Wrapping(Extension):
+    name = "wrapping"
+
+    def build(self, core: Core) -> Any:
+        return Contribution(middleware=[make_runtime])  # type: ignore[list-item]
+
+
+class Circular(Extension):
+    name = "circular"
+    requires = ("more",)
+
+
+class More(Extension):
+    name = "more"
+    requires = ("circular",)
+
+
 @in_one_test(
     ("extensions", "message"),
     [
@@ -112,6 +138,12 @@ class Empty(Extension):
         (
             [Empty()],
             "build() of the extension 'empty' returned a NoneType, and not a Contribution.",
+        ),
+        ([Circular(), More()], "Extensions require each other: circular, more, circular."),
+        ([Failing()], "The extension 'failing' cannot be built: KeyError: 'city'"),
+        (
+            [Wrapping()],
+            "The extension 'wrapping' contributes a function, and not a Middleware object.",
         ),
         (
             [Watching(Counting)],
@@ -127,6 +159,45 @@ def test_a_mistake_in_an_extension_is_named_at_the_start(
         make_runtime(*extensions)
 
     assert caught.value.message == message
+
+
+class Early(Extension):
+    """Uses a part of `Late`, which it requires."""
+
+    name = "early"
+    requires = ("late",)
+
+    def build(self, core: Core) -> Contribution:
+        core.parts.get(Counting)
+        return Contribution()
+
+
+class Late(Extension):
+    name = "late"
+
+    def build(self, core: Core) -> Contribution:
+        return Contribution(parts={Counting: Counting()})
+
+
+def test_an_extension_is_built_after_those_that_it_requires() -> None:
+    assert make_runtime(Early(), Late()).find(Counting) is not None
+
+
+class Forgetful(Extension):
+    """Cannot delete its data."""
+
+    name = "forgetful"
+
+    async def forget_thread(self, thread: ThreadKey) -> None:
+        raise KeyError("file")
+
+
+async def test_a_thread_stays_if_an_extension_cannot_delete_its_data_and_the_error_names_it() -> (
+    None
+):
+    runtime = make_runtime(Forgetful())
+    with pytest.raises(StoreFailed, match="'forgetful' could not delete its data"):
+        await runtime.conversations.delete(ThreadKey("", "t"))
 
 
 class Doors(Extension):

@@ -63,14 +63,17 @@ def test_a_plugin_that_cannot_be_imported_leaves_the_other_commands(package: Pat
 
 
 def test_a_command_that_cannot_be_added_leaves_the_others_and_is_named(package: Path) -> None:
-    code = PLUGIN.replace('{"forecast"', '{"settings": "acme_weather:forecast", "nothing"')
-    (package / "acme_weather.py").write_text(code.replace(':forecast"}', ':nothing"}'))
+    places = {"settings": ":forecast", "nothing": ":nothing", "number": ":five", "exit": "2:x"}
+    commands = {name: f"acme_weather{place}" for name, place in places.items()}
+    code = PLUGIN.replace('{"forecast": "acme_weather:forecast"}', str(commands))
+    (package / "acme_weather.py").write_text(code + "\nfive = 5\n")
+    (package / "acme_weather2.py").write_text("raise SystemExit")
 
     done = run(package, "--version")
 
     assert done.returncode == 0
-    assert "The extension weather cannot replace the command settings" in done.stderr
-    assert "Commands of the extension weather are missing" in done.stderr
+    for name in commands:
+        assert f"The command '{name}' of weather is missing" in done.stderr
 
 
 def test_the_table_of_commands_is_on_the_command_line() -> None:

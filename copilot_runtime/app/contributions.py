@@ -75,7 +75,7 @@ def _build(extension: Extension, core: Core) -> Contribution:
     Raises `ConfigurationFailed` for values of a wrong type, which would fail much later.
     """
     try:
-        added = extension.build(core)
+        added: Any = extension.build(core)
     except CopilotError:
         raise
     except Exception as error:

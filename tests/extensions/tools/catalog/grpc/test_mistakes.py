@@ -337,7 +337,7 @@ async def test_an_answer_that_is_none_says_so(make_tool: MakeTool, answer: bytes
         return answer
 
     async with serve({"Order": lie}) as shop:
-        with pytest.raises(CopilotError, match=r"what is no shop\.OrderReply: "):
+        with pytest.raises(CopilotError, match=r"response is not a shop\.OrderReply: "):
             await make_tool(ORDER_FIELD % (shop.address, "")).call()
 
 

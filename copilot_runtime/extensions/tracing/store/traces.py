@@ -312,6 +312,8 @@ _AGO = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _TEXTS = ("trace_id", "resource_id", "thread_id", "run_id", "agent", "user", "text")
 _LONGEST = 1_000
+_LAST_TIME = 2**63 - 1
+"""The largest integer of SQLite, which as nanoseconds is a time in 2262."""
 
 NAMES = (*_TEXTS, "rating", "since", "until", "has_error", "min_duration")
 """The parameter names of a filter: the fields of `TraceFilter`."""
@@ -337,7 +339,8 @@ def parse_time(text: str, name: str, now: int | None = None) -> int:
     """Parse a time to nanoseconds since 1970; 0 for an empty text. Raises `Misuse`.
 
     The text is an age such as `90s`, `15m`, `2h`, `7d` or `1w`, an ISO 8601 date or time (UTC
-    unless it has an offset), or a number of seconds since 1970.
+    unless it has an offset), or a number of seconds since 1970. Times after 2262 are limited to
+    the largest integer of SQLite.
     """
     text = text.strip()
     if not text:
@@ -346,12 +349,12 @@ def parse_time(text: str, name: str, now: int | None = None) -> int:
         ago = int(found[1]) * _SECONDS[found[2]] * 10**9
         return max(1, (time_ns() if now is None else now) - ago)
     if text.isdecimal() and text.isascii() and len(text) in range(9, 20):
-        return int(text) * 10**9 if len(text) < 13 else int(text)
+        return min(int(text) * 10**9 if len(text) < 13 else int(text), _LAST_TIME)
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return max(1, int(moment.timestamp() * 1_000_000) * 1_000)
+        return min(max(1, int(moment.timestamp() * 1_000_000) * 1_000), _LAST_TIME)
     except (ValueError, OverflowError):
         raise Misuse(
             f"{name} is {text[:40]!r}; it is a time ago, such as 15m, 2h or 7d, or a time such as "

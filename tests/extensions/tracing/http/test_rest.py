@@ -120,6 +120,24 @@ def test_traces_are_found_by_what_is_known_of_them(query: str, traces: list[str]
         assert find(client, query) == traces
 
 
+@in_one_test("time", ["9999-12-31T23:59:59Z", "999999999999", str(2**63)])
+def test_a_time_after_all_that_a_file_can_keep_is_one_without_traces(
+    tmp_path: Path, time: str
+) -> None:
+    store = SqliteTraceStore(tmp_path / f"{time[:9]}.db", days=0)
+    store.add(decode_span(agent("poet", id="1", trace=A)))
+    graphql = "query($filter: TraceFilterInput) { traces(filter: $filter) { traces { traceId } } }"
+    with serve(store) as client:
+        for name, count in (("since", 0), ("until", 1)):
+            filter = {name: time}
+            body = {"query": graphql, "variables": {"filter": filter}}
+            page = client.post("/graphql", json=body).json()["data"]["traces"]
+            queried = client.post("/graphql/traces/query", json=filter).json()
+            found = find(client, f"{name}={time}")
+            assert read(client, f"/stats?{name}={time}")["traces"] == count
+            assert [len(it) for it in (found, page["traces"], queried["traces"])] == [count] * 3
+
+
 def test_a_trace_is_its_spans_by_their_start() -> None:
     with serve(two()) as client:
         trace = read(client, f"/{A}")

@@ -1,10 +1,15 @@
 """An agent that answers questions about data, and its tools for other agents and programs."""
 
+from importlib.util import find_spec
 from typing import Any
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.transport import Services
+
+_PACKAGES = ("duckdb", "plotly", "pytz", "rapidfuzz", "sqlglot", "sse_starlette", "vl_convert")
+"""Required modules, which are located without being imported."""
 
 
 class AnalystExtension(Extension):
@@ -33,7 +38,11 @@ class AnalystExtension(Extension):
 
 
 def add_analyst(core: Core) -> None:
-    """Add an agent that answers questions about data, as the settings say."""
+    """Add an agent that answers questions about data, as the settings say.
+
+    Raises `MissingPackage` without the extra `analyst`.
+    """
+    check_packages()
     from copilot_runtime.extensions.analyst.agent import AnalystAgent
     from copilot_runtime.extensions.analyst.analyst import Analyst
 
@@ -47,6 +56,13 @@ def add_analyst(core: Core) -> None:
     )
     agent = AnalystAgent(analyst, core.adapter, load_secret=core.load_shared_secret)
     core.agents.add_agent(settings.analyst.name, agent)
+
+
+def check_packages() -> None:
+    """Raise `MissingPackage` if a required package is not installed."""
+    for package in _PACKAGES:
+        if find_spec(package) is None:
+            raise MissingPackage("The analyst", package, "analyst")
 
 
 def _has_data(agent: Any) -> bool:

@@ -643,6 +643,8 @@ class Knowledge:
         for package in _PACKAGES:
             if find_spec(package) is None:
                 raise MissingPackage("Knowledge", package, "knowledge")
+        if self.settings.vector_engine == "faiss" and find_spec("faiss") is None:
+            raise MissingPackage("The vector engine 'faiss'", "faiss-cpu", "faiss")
         check_base(self.base)
         _ = self.storage  # whose address is read now; nothing is opened
         for source in self.sources:

@@ -1,6 +1,7 @@
 """`copilot-runtime analyst`, in this process, with the demo model."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from copilot_runtime.cli.main import cli
+from tests.in_one_test import in_one_test
 
 Run = Callable[..., Result]
 
@@ -53,6 +55,17 @@ def test_questions_of_a_file_pass_or_fail_by_their_rows(run: Run, tmp_path: Path
     (tmp_path / "wrong.yaml").write_text(f"{question.format('count(*)')} FROM sales GROUP BY 1\n")
     assert run("test", "good.yaml").exit_code == 0
     assert run("test", "wrong.yaml").exit_code == 1
+
+
+@in_one_test("words", ["ask how", "datasets", "test questions.yaml", "memory list"])
+def test_a_command_without_a_package_says_how_to_install_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert str(run(*words.split()).exception) == (
+        "The analyst needs the package 'duckdb'. "
+        "Install it with: pip install 'copilot-runtime[analyst]'"
+    )
 
 
 def test_an_approved_file_is_saved_here(run: Run, tmp_path: Path) -> None:

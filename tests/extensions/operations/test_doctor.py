@@ -15,6 +15,7 @@ from anyio.from_thread import start_blocking_portal
 from typer.testing import CliRunner, Result
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.access.audit.verify import Verification, verify
 from copilot_runtime.extensions.grpc.server import GrpcServer
@@ -490,3 +491,27 @@ def test_a_missing_package_is_installed_from_where_this_one_came(
     assert found["configuration"]["hint"] == (
         "This copilot-runtime came from elsewhere: pip install '/src[auth]'"
     )
+
+
+@in_one_test(
+    ("package", "settings", "said"),
+    [
+        ("duckdb", {"analyst": {"name": "data"}}, "The analyst needs the package 'duckdb'."),
+        (
+            "faiss",
+            {"knowledge": {"storage": "local:pages", "vector_engine": "faiss"}},
+            "The vector engine 'faiss' needs the package 'faiss-cpu'.",
+        ),
+    ],
+)
+def test_what_settings_need_is_looked_for_by_the_doctor_and_before_a_server_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, package: str, settings: Any, said: str
+) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, package, None)
+        found = findings(run("--json", **settings))["configuration"]
+        refused = CliRunner().invoke(cli, ["serve"])
+
+    assert (found["state"], isinstance(refused.exception, MissingPackage)) == ("problem", True)
+    assert found["text"] == str(refused.exception)
+    assert found["text"].startswith(f"{said} Install it with: pip install 'copilot-runtime[")

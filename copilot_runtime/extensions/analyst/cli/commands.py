@@ -226,6 +226,9 @@ def test(
     numbers with a tolerance. `expect: refusal` is for questions that the data cannot answer, and
     that the analyst should refuse. The exit status is 1 if an answer is wrong.
     """
+    from copilot_runtime.extensions.analyst.extension import check_packages
+
+    check_packages()
     from copilot_runtime.extensions.analyst.cli.evaluate import TestOptions, run_tests
 
     options = TestOptions(

@@ -109,7 +109,7 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
     while True:
         connection = _connect(path)
         try:
-            _check(connection, path)
+            check_application(connection, path, APPLICATION, public=_PUBLIC)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {durability}")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -125,6 +125,26 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
+
+
+def check_application(
+    connection: sqlite3.Connection, path: Path, application: int, *, table: str = "", public: str
+) -> None:
+    """Raise `ConfigurationFailed` for another program's file, before changing it.
+
+    A file without an `application_id` is ours if it is empty, or has the table `table`.
+    """
+    connection.execute("BEGIN")  # a snapshot: another server may be creating its tables
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    (found,) = connection.execute("PRAGMA application_id").fetchone()
+    connection.execute("ROLLBACK")
+    is_ours = found == application if found else not tables or table in tables
+    if not is_ours:
+        raise ConfigurationFailed(
+            f"{str(path)!r} is a database of another program.",
+            hint="Name another file.",
+            public=public,
+        )
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -199,20 +219,6 @@ _WRITE_REFUSALS = ("is full", "No space", "readonly", "Read-only", "disk I/O")
 
 def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise `ConfigurationFailed` for another program's file, before changing it."""
-    connection.execute("BEGIN")  # a snapshot: another server may be creating its tables
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    connection.execute("ROLLBACK")
-    if application != APPLICATION and (application or tables):
-        raise ConfigurationFailed(
-            f"{str(path)!r} is a database of another program.",
-            hint="Name another file.",
-            public=_PUBLIC,
-        )
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

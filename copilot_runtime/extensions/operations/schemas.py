@@ -210,6 +210,7 @@ def _describe_schema(name: str, place: Place) -> Schema:
             return Schema(
                 place=place,
                 newest=key_file.SCHEMA_VERSION if is_file else key_tables.SCHEMA_VERSION,
+                application=key_file.APPLICATION,
                 make_file=key_file.open_key_file,
                 prepare=key_tables.prepare,
                 table="copilot_api_key_schema",

@@ -201,6 +201,27 @@ def test_a_file_of_another_program_is_named(tmp_path: Path) -> None:
     assert "not a database" in found["events"].problem
 
 
+@in_one_test("words", ["backup b", "keys create ci", "keys list", "migrate"])
+def test_keys_are_not_kept_in_a_file_of_another_store(words: str, tmp_path: Path) -> None:
+    path = tmp_path / "traces.db"
+    if not path.exists():
+        asyncio.run(fill(build_settings(tmp_path)))
+    tables = list_tables(path)
+    settings = {"api_keys": {"store": f"sqlite:{path}"}, "threads": f"sqlite:{tmp_path}/threads.db"}
+    (tmp_path / "copilot.yml").write_text(json.dumps(settings))
+
+    done = CliRunner().invoke(cli, [*words.split(), "--config", str(tmp_path / "copilot.yml")])
+
+    said = f"{done.output} {done.exception} {getattr(done.exception, 'hint', '')}"
+    assert f"'{path}' is a database of another program." in said
+    assert (done.exit_code, list_tables(path)) == (1, tables)
+
+
+def list_tables(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+
+
 def test_processes_that_migrate_at_once_do_it_once(tmp_path: Path) -> None:
     path = load("threads-1", tmp_path / "threads.db")
     with ThreadPoolExecutor(8) as pool:

@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from copilot_runtime.base.errors import StoreFailed
-from copilot_runtime.database.sqlite.file import create_private_file
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.database.sqlite.file import check_application, create_private_file
 from copilot_runtime.extensions.access.api_keys.key import (
     COLUMNS,
     ApiKey,
@@ -19,6 +19,9 @@ from copilot_runtime.extensions.access.api_keys.key import (
 )
 
 T = TypeVar("T")
+
+APPLICATION = 0
+"""The `application_id` of our files, which have none: they are known by their tables."""
 
 SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -45,6 +48,8 @@ _SELECT = f"SELECT {', '.join(COLUMNS)} FROM api_keys"  # noqa: S608 - our own n
 _INSERT = f"INSERT INTO api_keys VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
 _PATIENCE = 5.0
 """Seconds to wait for another process that locks the file."""
+
+_PUBLIC = "The keys cannot be read or written at the moment."
 
 _MOST_CACHED = 10_000
 """Maximum cached keys, including unknown ids, of which clients may send any number."""
@@ -144,11 +149,11 @@ class SqliteKeys(KeyStore):
                 if self._connection is None:
                     self._connection = open_key_file(self.path)
                 return work(self._connection)
+            except ConfigurationFailed as error:
+                raise StoreFailed(_PUBLIC, hint=error.message) from error
             except (sqlite3.Error, OSError) as error:
-                raise StoreFailed(
-                    "The keys cannot be read or written at the moment.",
-                    hint=f"The file {str(self.path)!r}: {error}.",
-                ) from error
+                hint = f"The file {str(self.path)!r}: {error}."
+                raise StoreFailed(_PUBLIC, hint=hint) from error
 
     def _close(self) -> None:
         with self._lock:
@@ -160,11 +165,15 @@ class SqliteKeys(KeyStore):
 
 
 def open_key_file(path: Path) -> sqlite3.Connection:
-    """Open a file for writing; create it if missing. Raises `sqlite3.Error` and `OSError`."""
+    """Open a file for writing; create it if missing.
+
+    Raises `ConfigurationFailed` for another kind of file, and `sqlite3.Error` or `OSError`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     create_private_file(path)
     db = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
+        check_application(db, path, APPLICATION, table="api_keys", public=_PUBLIC)
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found > SCHEMA_VERSION:
             raise sqlite3.DatabaseError(

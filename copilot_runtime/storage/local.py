@@ -69,6 +69,10 @@ class LocalStorage(Storage):
                 f"The fsync policy {fsync!r} is none of {', '.join(get_args(Fsync))}."
             )
         self.root = Path(root)
+        if self.root.exists() and not self.root.is_dir():
+            raise ConfigurationFailed(
+                f"The storage {str(root)!r} is a file, and not a folder.", hint="Name a folder."
+            )
         self._fsync = fsync
         self._root = os.path.abspath(root)  # noqa: PTH100
         self._last_time = 0

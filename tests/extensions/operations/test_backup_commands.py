@@ -74,6 +74,15 @@ def test_a_command_that_reads_makes_no_file_and_a_backup_after_it_fails(
     assert sorted(path.name for path in folder.iterdir()) == ["copilot.yml", "empty"]
 
 
+@in_one_test("words", ["backup b", "search x", "ingest", "doctor"])
+def test_a_storage_of_knowledge_that_is_a_file_is_refused(words: str) -> None:
+    write_settings("copilot.yml", {"knowledge": {"storage": "local:copilot.yml"}, "port": 0})
+    command("keys", "create", "ci")  # something to back up
+    done = CliRunner().invoke(cli, words.split())
+    assert done.exit_code == 1
+    assert "'copilot.yml' is a file, and not a folder." in f"{done.output} {done.exception}"
+
+
 @in_one_test("words", ["backup b", "threads list", "migrate --dry-run", "keys list", "doctor"])
 def test_a_database_that_says_nothing_is_named_soon(
     words: str, monkeypatch: pytest.MonkeyPatch

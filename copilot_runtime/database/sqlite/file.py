@@ -161,7 +161,7 @@ def build_failure(path: Path, error: Exception, *, content: str = "threads") -> 
     """
     where = f"The {content} in {str(path)!r}"
     public = f"The {content} cannot be used."
-    text = str(error)
+    text = "Is a directory" if path.is_dir() else str(error)  # SQLite says "unable to open" then
     if "not a database" in text:
         return ConfigurationFailed(
             f"{str(path)!r} is not a database of {content}.",

@@ -267,8 +267,9 @@ async def test_a_row_that_no_restore_would_take_is_named_by_the_backup(
 async def test_other_files_and_later_formats_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for data in (b"", b"hello", bytes(5_000), gzip.compress(b"x" * 600), b"\x1f\x8b" + b"x" * 999):
-        assert "refused" in await refuse(data, tmp_path)
+    for data in (b"", b"hello", b"x" * 999, bytes(5_000), gzip.compress(b"x" * 600)):
+        assert "it is not a backup of copilot-runtime" in await refuse(data, tmp_path)
+    assert "refused" in await refuse(b"\x1f\x8b" + b"x" * 999, tmp_path)
     monkeypatch.setattr(archives, "FORMAT", 2)
     later = write()
     monkeypatch.undo()

@@ -191,14 +191,16 @@ def test_tables_that_are_not_migrated_are_named_before_somebody_tries(tmp_path: 
             assert "earlier version" in found[name].problem
 
 
-def test_a_file_of_another_program_is_named(tmp_path: Path) -> None:
+def test_a_file_of_another_program_and_a_folder_are_named(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "threads.db")) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     (tmp_path / "events.db").write_bytes(b"hello" * 1000)
+    (tmp_path / "plans.db").mkdir()
     code, found = run(build_settings(tmp_path), tmp_path)
     assert code == 1
     assert "another program" in found["threads"].problem
     assert "not a database" in found["events"].problem
+    assert found["plans"].problem.endswith("cannot be used: that is a folder.")
 
 
 @in_one_test("words", ["backup b", "keys create ci", "keys list", "migrate"])

@@ -53,6 +53,9 @@ _MOST_EXPANSION = 200
 """Maximum compression ratio of an archive that is not small, against decompression bombs."""
 _SMALL = 32 << 20
 
+_OTHER_FILE = "it is not a backup of copilot-runtime"
+_CUT_OFF = "it ends before its end: it was cut off"
+
 
 class BackupRefused(CopilotError):
     """A backup is damaged, incomplete, not ours, or of a later version."""
@@ -199,11 +202,11 @@ class ArchiveReader:
         self._tar = _Stream(file)
         name, size = self._tar.next_entry() or ("", 0)
         if name != _HEADER:
-            raise _refuse("it is no backup of copilot-runtime")
+            raise _refuse(_OTHER_FILE)
         self._header = self._tar.read_note(size)
         header = _load(self._header)
         if header.get("kind") != "copilot-runtime backup":
-            raise _refuse("it is no backup of copilot-runtime")
+            raise _refuse(_OTHER_FILE)
         if header.get("format") != FORMAT:
             raise BackupRefused(
                 f"The backup is of format {header.get('format')!r}, and this is copilot-runtime "
@@ -245,7 +248,7 @@ class ArchiveReader:
                     yield part, record
             except DamagedRecord as error:
                 raise _refuse(f"{name!r} is damaged: {error}") from error
-        raise _refuse("it ends before its end: it was cut off")
+        raise _refuse(_CUT_OFF)
 
     def _read_rows(self, part: _Part, size: int) -> Iterator[PackedRecord]:
         for line in self._read_lines(part, size):
@@ -319,15 +322,18 @@ class _Stream:
 
     def next_entry(self) -> tuple[str, int] | None:
         """Return the name and size of the next entry, or `None` at the end."""
+        is_first = self._position == 0
         self._read(self._padding)
         self._padding = 0
-        block = self._read(_BLOCK)
+        block = self._read_some(_BLOCK)
+        if len(block) < _BLOCK:
+            raise _refuse(_OTHER_FILE if is_first else _CUT_OFF)
         if not any(block):
             return None
         try:
             info = tarfile.TarInfo.frombuf(block, "ascii", "strict")
         except (tarfile.TarError, UnicodeDecodeError) as error:
-            raise _refuse("it is no tar file, or damaged") from error
+            raise _refuse(_OTHER_FILE if is_first else "it is damaged") from error
         if info.type != tarfile.REGTYPE or info.linkname or info.size < 0:
             raise _refuse(f"{info.name[:100]!r} is no plain file")
         return info.name, info.size
@@ -356,7 +362,7 @@ class _Stream:
     def _read(self, size: int) -> bytes:
         data = self._read_some(size)
         if len(data) < size:
-            raise _refuse("it ends before its end: it was cut off")
+            raise _refuse(_CUT_OFF)
         return data
 
     def _read_some(self, size: int) -> bytes:
@@ -364,7 +370,7 @@ class _Stream:
             data = self._data.read(size)
         except (OSError, EOFError, zlib.error) as error:
             if isinstance(error, EOFError):
-                raise _refuse("it ends before its end: it was cut off") from error
+                raise _refuse(_CUT_OFF) from error
             raise _refuse(f"it cannot be read: {error}") from error
         self._position += len(data)
         if self._is_packed and self._position > _SMALL + _MOST_EXPANSION * self._file.tell():

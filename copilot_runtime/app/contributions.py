@@ -7,7 +7,8 @@ from typing import Any
 from copilot_runtime.api.agent import Agents, Middleware, StageFunction
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.app.loading import name_failures
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.transports.transport import RequestPolicy, Services, TransportLike
@@ -74,14 +75,8 @@ def _build(extension: Extension, core: Core) -> Contribution:
 
     Raises `ConfigurationFailed` for values of a wrong type, which would fail much later.
     """
-    try:
+    with name_failures(extension.name):
         added: Any = extension.build(core)
-    except CopilotError:
-        raise
-    except Exception as error:
-        raise ConfigurationFailed(
-            f"The extension {extension.name!r} cannot be built: {type(error).__name__}: {error}"
-        ) from error
     if not isinstance(added, Contribution):
         raise ConfigurationFailed(
             f"build() of the extension {extension.name!r} returned {describe(added)}, and not a "

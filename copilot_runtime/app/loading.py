@@ -1,13 +1,14 @@
 """Load the extensions of a runtime: built-in ones, plugins, and those of the program."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.app.extension import Extension, PrivateState
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.config.plugins import GROUP, load_plugins
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions import EXTENSIONS
@@ -50,11 +51,22 @@ def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
     return [*sorted_ones.values()]
 
 
-def _create(name: str, make: Callable[[], Any]) -> Extension:
+@contextmanager
+def name_failures(name: str) -> Generator[None]:
+    """Raise `ConfigurationFailed` with the extension's name for an unforeseen error of it."""
     try:
+        yield
+    except CopilotError:
+        raise
+    except Exception as error:
+        raise ConfigurationFailed(
+            f"The extension {name!r} cannot be built: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _create(name: str, make: Callable[[], Any]) -> Extension:
+    with name_failures(name):
         extension = make()
-    except Exception as error:  # of a plugin
-        raise ConfigurationFailed(f"The extension {name!r} cannot be created: {error}") from error
     if not isinstance(extension, Extension):
         raise ConfigurationFailed(f"The extension {name!r} is {describe(extension)}.")
     return extension

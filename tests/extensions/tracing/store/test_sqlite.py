@@ -98,7 +98,8 @@ async def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content
     store = SqliteTraceStore(file)
     store.add(make_span("t", "a"))
     with pytest.raises(
-        ConfigurationFailed, match=r"traces\.db (is not a trace store|was written by an? (newer|older))"
+        ConfigurationFailed,
+        match=r"traces\.db (is not a trace store|was written by an? (newer|older))",
     ):
         await store.list_traces()
     assert store.is_failing

@@ -69,7 +69,7 @@ class LocalStorage(Storage):
                 f"The fsync policy {fsync!r} is none of {', '.join(get_args(Fsync))}."
             )
         self.root = Path(root)
-        if self.root.exists() and not self.root.is_dir():
+        if os.path.exists(root) and not os.path.isdir(root):  # noqa: PTH110, PTH112  # no errors
             raise ConfigurationFailed(
                 f"The storage {str(root)!r} is a file, and not a folder.", hint="Name a folder."
             )

@@ -161,7 +161,8 @@ def build_failure(path: Path, error: Exception, *, content: str = "threads") -> 
     """
     where = f"The {content} in {str(path)!r}"
     public = f"The {content} cannot be used."
-    text = "Is a directory" if path.is_dir() else str(error)  # SQLite says "unable to open" then
+    is_folder = os.path.isdir(path)  # noqa: PTH112  # `Path.is_dir` raises without permission
+    text = "Is a directory" if is_folder else str(error)  # SQLite says "unable to open"
     if "not a database" in text:
         return ConfigurationFailed(
             f"{str(path)!r} is not a database of {content}.",

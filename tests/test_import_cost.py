@@ -25,6 +25,12 @@ def test_the_package_is_cheap_and_brings_nothing_along() -> None:
     assert seconds - bare < 0.5
 
 
+def test_the_command_line_imports_what_a_command_needs_when_it_runs() -> None:
+    _, modules = loaded_by("import copilot_runtime.cli.main")
+
+    assert modules & (HEAVY - {"typer"} | {"httptools", "numpy"}) == set()
+
+
 def test_the_runtime_brings_no_provider_and_no_fastapi() -> None:
     _, modules = loaded_by("from copilot_runtime import CopilotRuntime")
 

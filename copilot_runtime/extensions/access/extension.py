@@ -14,14 +14,9 @@ from copilot_runtime.app.extension import Contribution, Core, Extension, Private
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.access.api_keys.store import choose_address
+from copilot_runtime.extensions.access.audit.command import build_audit_log, record_command
 from copilot_runtime.extensions.access.audit.log import AuditLog
-from copilot_runtime.extensions.access.audit.record import (
-    RequestAudit,
-    RunAudit,
-    build_audit_log,
-    record_command,
-    record_dead_run,
-)
+from copilot_runtime.extensions.access.audit.record import RequestAudit, RunAudit, record_dead_run
 from copilot_runtime.extensions.access.authentication import build_chain
 from copilot_runtime.extensions.access.http.endpoint import AccessEndpoint, AccessReport
 from copilot_runtime.extensions.access.limits.limiter import Limiter

@@ -14,7 +14,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.output import JsonOption
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.cli import ActorOption, PrefixOption, make_actor
 from copilot_runtime.extensions.program import read_command_settings
 
@@ -158,7 +158,7 @@ def _find_access(found: "CommandSettings", user: str | None) -> "Access":
     actor = make_actor(user)
     if actor is None:
         return FULL_ACCESS
-    knowledge = None if found.runtime is None else found.runtime.find(Knowledge)
+    knowledge = None if found.runtime is None else found.runtime.find(lazy.Knowledge)
     if knowledge is not None:
         return knowledge.access(actor, "read")
     path = found.settings.knowledge.policy

@@ -15,7 +15,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _load(path: Path | None, program: str | None, config: Path | None) -> "ToolC
             "There are no tools: no file of them is named.",
             hint="Name one with --tools, or by the setting tools.",
         )
-    knowledge = build_knowledge(settings) if runtime is None else runtime.find(Knowledge)
+    knowledge = build_knowledge(settings) if runtime is None else runtime.find(lazy.Knowledge)
     catalog = ToolCatalog(place, read_resources=None if knowledge is None else knowledge.read_texts)
     catalog.load(is_strict=False)
     return catalog

@@ -14,7 +14,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.access.audit.record import record_command
+from copilot_runtime.extensions.access.audit.command import record_command
 from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.access import Actor
-from copilot_runtime.extensions.knowledge.policies import build_actor
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def run_with_knowledge(
     program: str | None,
     config: Path | None,
     storage: str | None,
-    work: Callable[[Knowledge], Awaitable[None]],
+    work: "Callable[[lazy.Knowledge], Awaitable[None]]",
     *,
     with_sources: bool = False,
 ) -> None:
@@ -56,7 +55,7 @@ def run_with_knowledge(
         )
 
     async def open_and_work() -> None:
-        written = None if runtime is None else runtime.find(Knowledge)
+        written = None if runtime is None else runtime.find(lazy.Knowledge)
         knowledge = _build_knowledge(settings, written, storage, with_sources=with_sources)
         keep_events(knowledge, every)
         try:
@@ -69,18 +68,18 @@ def run_with_knowledge(
 
 def _build_knowledge(
     settings: "KnowledgeSettings",
-    written: Knowledge | None,
+    written: "lazy.Knowledge | None",
     storage: str | None,
     *,
     with_sources: bool,
-) -> Knowledge:
+) -> "lazy.Knowledge":
     """Return new knowledge with the arguments of the one in a program, if there is one."""
 
     sources = (settings.sources if written is None else written.sources) if with_sources else ()
     settings = settings.model_copy(update={"sources": ()})
     if written is None:
-        return Knowledge(storage, sources=sources, settings=settings)
-    return Knowledge(
+        return lazy.Knowledge(storage, sources=sources, settings=settings)
+    return lazy.Knowledge(
         storage or written.storage,
         sources=sources,
         embedder=written.embedder,
@@ -90,7 +89,7 @@ def _build_knowledge(
     )
 
 
-def keep_events(knowledge: Knowledge, settings: "Settings") -> None:
+def keep_events(knowledge: "lazy.Knowledge", settings: "Settings") -> None:
     """Publish the changes of a command to subscribers of a server's resource events."""
     kind, _, path = settings.events.store.partition(":")
     if kind == "sqlite" and knowledge.events.log is None:
@@ -104,4 +103,4 @@ def keep_events(knowledge: Knowledge, settings: "Settings") -> None:
 
 def make_actor(user: str | None) -> Actor | None:
     """Return the actor of a user; `None` for the operator, who may read everything."""
-    return None if user is None else build_actor(user)
+    return None if user is None else Actor(user)

@@ -10,10 +10,10 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.cli import StorageOption, run_with_knowledge
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge import Knowledge
     from copilot_runtime.extensions.knowledge.ingestion import IngestReport
     from copilot_runtime.extensions.knowledge.vectors import EmbeddingReport
 
@@ -62,7 +62,7 @@ def ingest(
     """
     failed = False
 
-    async def work(knowledge: "Knowledge") -> None:
+    async def work(knowledge: "lazy.Knowledge") -> None:
         nonlocal failed
         from copilot_runtime.extensions.knowledge.ingestion import Ingestion
 

@@ -16,7 +16,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misus
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.cli import (
     ActorOption,
     LimitOption,
@@ -69,7 +69,7 @@ def search(
     the environment, or of a program named by --program.
     """
 
-    async def work(knowledge: "Knowledge") -> None:
+    async def work(knowledge: "lazy.Knowledge") -> None:
         await knowledge.embedder.check_key()
         found = await knowledge.search(
             text,
@@ -122,7 +122,7 @@ def graph(
             hint="For example: copilot-runtime graph '?' rdf:type schema:Person",
         )
 
-    async def work(knowledge: "Knowledge") -> None:
+    async def work(knowledge: "lazy.Knowledge") -> None:
         actor = make_actor(as_user)
         if sparql is not None:
             query = sys.stdin.read() if sparql == "-" else sparql
@@ -161,7 +161,7 @@ def ontology(
     if svg + ttl + as_json > 1:
         raise ConfigurationFailed("Only one of --svg, --ttl and --json can be written.")
 
-    async def work(knowledge: "Knowledge") -> None:
+    async def work(knowledge: "lazy.Knowledge") -> None:
         actor = make_actor(as_user)
         classes = (await knowledge.ontology(actor=actor)).classes
         if not classes:
@@ -212,7 +212,7 @@ def memory(
             "Which conversation is meant?", hint="`copilot-runtime memory` lists them."
         )
 
-    async def work(knowledge: "Knowledge") -> None:
+    async def work(knowledge: "lazy.Knowledge") -> None:
         actor = make_actor(as_user)
         if conversation is None:
             found = await knowledge.memory.conversations(access=knowledge.access(actor, "list"))
@@ -257,7 +257,7 @@ def _row(passage: "Passage") -> Sequence[str]:
 
 
 async def _show_memory(
-    knowledge: "Knowledge",
+    knowledge: "lazy.Knowledge",
     conversation: str,
     budget: int | None,
     actor: "Actor | None",
@@ -286,7 +286,7 @@ def _encode_item(identifier: "Identifier") -> dict[str, Any]:
     return {"id": str(identifier), "tokens": identifier.tokens, "score": identifier.score}
 
 
-async def _require_resources(knowledge: "Knowledge") -> None:
+async def _require_resources(knowledge: "lazy.Knowledge") -> None:
     """Raise `ConfigurationFailed` if the knowledge has no resources at all."""
     if not await knowledge.resources.versions():
         raise ConfigurationFailed(
@@ -296,7 +296,7 @@ async def _require_resources(knowledge: "Knowledge") -> None:
         )
 
 
-async def _require_vectors(knowledge: "Knowledge") -> None:
+async def _require_vectors(knowledge: "lazy.Knowledge") -> None:
     """Raise `ConfigurationFailed` if the knowledge has no vectors at all."""
     await _require_resources(knowledge)
     if not await knowledge.vectors.count():
@@ -320,7 +320,9 @@ def _split_pattern(parts: list[str]) -> list[str]:
     return [whole.subject or "?", whole.predicate or "?", whole.object or "?"]
 
 
-async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor | None") -> str:
+async def _guess_predicate(
+    knowledge: "lazy.Knowledge", predicate: str, actor: "Actor | None"
+) -> str:
     """Return a suggestion for a predicate that no triple has, or an empty string."""
     from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard
 
@@ -339,7 +341,7 @@ async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor
 
 
 async def _show_sparql(
-    knowledge: "Knowledge", query: str, actor: "Actor | None", limit: int, as_json: bool
+    knowledge: "lazy.Knowledge", query: str, actor: "Actor | None", limit: int, as_json: bool
 ) -> None:
     result = await knowledge.sparql(query, actor=actor, limit=limit)
     if not (result.rows or result.triples or result.boolean or result.cut):
@@ -365,7 +367,7 @@ async def _show_sparql(
 
 
 def _show_terms(
-    knowledge: "Knowledge", head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str
+    knowledge: "lazy.Knowledge", head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str
 ) -> None:
     """Print terms in the shortest form that patterns accept: `schema:name`, `5`, `"a text"@en`."""
     prefixes = knowledge.graph.prefixes
@@ -382,7 +384,7 @@ def _show_terms(
     show_table(head, [[*map(shorten_term, row)] for row in rows], nothing)
 
 
-def _describe_size(knowledge: "Knowledge", *, is_empty: bool) -> str:
+def _describe_size(knowledge: "lazy.Knowledge", *, is_empty: bool) -> str:
     """Return why a result was truncated at its maximum size, and a hint."""
     from copilot_runtime.extensions.knowledge.graph import read_options
 

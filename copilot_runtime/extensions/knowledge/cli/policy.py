@@ -10,7 +10,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.access import AccessAction
 from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
 from copilot_runtime.extensions.knowledge.policies import (
@@ -144,7 +144,7 @@ def _read_uri(urn: str) -> str:
 
 def _load(file: Path | None, program: str | None, config: Path | None) -> Policy:
     settings, _, runtime = read_command_settings(program, config, has_notice=file is None)
-    knowledge = None if runtime is None else runtime.find(Knowledge)
+    knowledge = None if runtime is None else runtime.find(lazy.Knowledge)
     if file is None and knowledge is not None:
         return knowledge.policy
     path = file or settings.knowledge.policy

@@ -2,9 +2,10 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module, metadata
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -91,7 +92,7 @@ class Registry(Mapping[str, Any]):
                 point.value.partition("[")[0].strip(),
                 (point.dist and point.dist.name) or "an unnamed package",
             )
-            for point in metadata.entry_points(group=self.group)
+            for point in _search_packages(tuple(sys.path))(group=self.group)
         }
         return sorted(entries, key=lambda entry: (entry.name, entry.origin, entry.target))
 
@@ -117,6 +118,12 @@ class Registry(Mapping[str, Any]):
             if entry.origin == PACKAGE:
                 raise
             raise _build_plugin_error(what, entry, error) from error
+
+
+@lru_cache(maxsize=1)
+def _search_packages(_path: tuple[str, ...]) -> Callable[..., metadata.EntryPoints]:
+    """Return the selection from all entry points: one search of the path serves all groups."""
+    return metadata.entry_points().select
 
 
 def explain_clash(noun: str, unused: RegistryEntry, used: RegistryEntry) -> str:

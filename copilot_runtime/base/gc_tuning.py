@@ -39,7 +39,7 @@ _IDLE_TIME = 10.0
 _LONGEST = 1_800.0
 """Maximum seconds between full collections in a process that is never idle."""
 
-_STARTING = (50_000, 10, 10)
+_STARTING = (200_000, 10, 10)
 
 
 def tune_for_startup() -> None:

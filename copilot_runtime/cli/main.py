@@ -12,7 +12,6 @@ from typer.models import CommandInfo
 from copilot_runtime import __version__
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import CopilotError, MissingPackage
-from copilot_runtime.base.gc_tuning import tune_for_startup
 from copilot_runtime.cli.program import ProgramOption, name_config_file, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.config.plugins import load_plugins
@@ -35,7 +34,6 @@ cli.add_typer(threads, name="threads")
 
 def main() -> NoReturn:
     """Run the command line. Errors are printed as one sentence; `--debug` adds the traceback."""
-    tune_for_startup()
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

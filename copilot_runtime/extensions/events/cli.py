@@ -15,11 +15,11 @@ from copilot_runtime.cli.output import JsonOption
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
+from copilot_runtime.extensions.knowledge.access import FULL_ACCESS, Access
 from copilot_runtime.extensions.knowledge.cli import ActorOption, PrefixOption, make_actor
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.access import Access
     from copilot_runtime.extensions.knowledge.events import (
         EventFilter,
         ResourceEvent,
@@ -150,9 +150,8 @@ def _find_file(store: str | None, settings: "Settings") -> Path:
     return Path(path)
 
 
-def _find_access(found: "CommandSettings", user: str | None) -> "Access":
+def _find_access(found: "CommandSettings", user: str | None) -> Access:
     """Return a user's permissions, or full access (of the operator) without a user."""
-    from copilot_runtime.extensions.knowledge.access import FULL_ACCESS
     from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, load_policy
 
     actor = make_actor(user)

@@ -343,6 +343,7 @@ _NUMBERS: Mapping[str, tuple[type[int] | type[float], tuple[str, ...]]] = {
 }
 """Attribute → its type, and the names of the field in the bodies of all providers."""
 _STOPS = ("stop", "stop_sequences", "stopSequences")
+_PREVIOUS = "previous_response_id"
 _CONFIGS = ("generationConfig", "inferenceConfig")
 """The objects in which Gemini and Bedrock have the parameters."""
 _EFFORTS = (
@@ -351,6 +352,12 @@ _EFFORTS = (
     ("output_config", "effort"),
     ("thinkingConfig", "thinkingLevel"),
 )
+_DESCRIBED = frozenset(
+    {
+        *(name for _, names in _NUMBERS.values() for name in names),
+        *(*_STOPS, *_CONFIGS, _PREVIOUS, *(path[0] for path in _EFFORTS)),
+    }
+)
 
 
 def describe_body(body: JsonObject) -> dict[str, Any]:
@@ -358,6 +365,8 @@ def describe_body(body: JsonObject) -> dict[str, Any]:
 
     The client's parameters are no substitute: adapters have defaults, and omit unsupported ones.
     """
+    if _DESCRIBED.isdisjoint(body):
+        return {}
     fields = {**body}
     for name in _CONFIGS:
         fields |= as_object(body.get(name))
@@ -375,7 +384,7 @@ def describe_body(body: JsonObject) -> dict[str, Any]:
     for path in _EFFORTS:
         if effort := _find_text(fields, path):
             found[semconv.REQUEST_REASONING_LEVEL] = effort
-    if previous := _find_text(fields, ("previous_response_id",)):
+    if previous := _find_text(fields, (_PREVIOUS,)):
         found[semconv.REQUEST_PREVIOUS_RESPONSE_ID] = previous
     return found
 

@@ -227,7 +227,7 @@ class RunPreparer:
             agent = FileStoringAgent(agent, store) if store else agent
             return PendingRun(request, agent, is_rewritten, url, provider)
         if actions:
-            request = replace(request, actions=[*actions, *request.actions])
+            request = copy_with(request, actions=[*actions, *request.actions])
         return PendingRun(request, agent, is_rewritten)
 
 

@@ -4,7 +4,8 @@ Each function starts a child span and takes plain values. The caller ends the sp
 If the parent is not recording, the functions return `NO_SPAN`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -425,15 +426,18 @@ def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
     )
 
 
-def describe_server(url: str) -> dict[str, Any]:
+def describe_server(url: str) -> Mapping[str, Any]:
     """Return `server.address` and `server.port` of a URL; empty if it has no host."""
-    if not url:
-        return {}
     try:
-        parts = urlsplit(url)
-        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+        return _describe_server(url) if url else {}
     except (ValueError, TypeError, AttributeError):  # an agent of the application may say anything
         return {}
+
+
+@lru_cache(maxsize=256)
+def _describe_server(url: str) -> Mapping[str, Any]:
+    parts = urlsplit(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     if not parts.hostname:
         return {}
     return {semconv.SERVER_ADDRESS: parts.hostname, semconv.SERVER_PORT: port}

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from copilot_runtime.adapters.http_adapter import ApiKey, resolve_api_key
@@ -48,6 +49,14 @@ class OpenAIAuth:
 
         Raises `ConfigurationFailed` if the base URL is invalid or missing.
         """
+        root, tail = self._root_and_tail
+        if self._preset.routes_by_deployment and self._api_version:
+            path = f"deployments/{quote(model, safe='')}/{path}"
+        return f"{root}/{path}{tail}"
+
+    @cached_property
+    def _root_and_tail(self) -> tuple[str, str]:
+        """The base URL without a final slash, and the query that follows the path."""
         preset = self._preset
         variable = f"{preset.url_variable} or " if preset.url_variable else ""
         hint = f"It looks like https://api.openai.com/v1 ({variable}base_url)."
@@ -57,9 +66,9 @@ class OpenAIAuth:
         authorized = self._token is not None or has_key
         parts = parse_url(self.base_url, "base URL", hint, has_authorization=authorized)
         if preset.routes_by_deployment and self._api_version:
-            path = f"deployments/{quote(model, safe='')}/{path}"
             parts = parts._replace(query=urlencode({"api-version": self._api_version}))
-        return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+        root = parts._replace(path=parts.path.rstrip("/"), query="", fragment="")
+        return urlunsplit(root), urlunsplit(("", "", "", parts.query, parts.fragment))
 
     async def authorize(self) -> Authorization:
         """Return the authorization of one request.

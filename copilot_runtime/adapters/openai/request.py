@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, assert_never, cast
 
 from copilot_runtime.adapters.attachments import (
@@ -31,6 +31,7 @@ from copilot_runtime.adapters.turns import GO_ON
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.messages import ImageMessage, TextMessage
 from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.jsonvalue import JsonObject
 
 MaxTokensName = Literal["max_completion_tokens", "max_tokens"]
@@ -246,7 +247,7 @@ def select_parameters(
     """Return the parameters that this service and this model support."""
     parameters = request.parameters
     if parameters.parallel_tool_calls is None and request.actions:
-        parameters = replace(parameters, parallel_tool_calls=options.parallel_tool_calls)
+        parameters = copy_with(parameters, parallel_tool_calls=options.parallel_tool_calls)
     return capabilities.apply(parameters, find_profile(model).unsupported)
 
 

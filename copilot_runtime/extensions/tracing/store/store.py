@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import islice
+from itertools import compress, islice
 from sys import getsizeof
 from time import time_ns
 from typing import Any, Protocol, TypeVar, cast
@@ -298,15 +298,14 @@ def clean_text(value: Any) -> str:
     return text.encode(errors="replace").decode()
 
 
-_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
-_OF_A_CONTAINER = 64
-_MOST_STEPS = 100_000
+_is_container = frozenset({dict, list, tuple, set, frozenset}).__contains__
+_MOST_VALUES = 100_000
 """Maximum number of values that are measured: a list may contain itself."""
 
 
 def weigh_span(span: Span) -> int:
     """Return the approximate memory size of a span's values, in bytes."""
-    size = getsizeof(span.name) + len(span.message) + _weigh(span.attributes)
+    size = len(span.name) + len(span.message) + _weigh(span.attributes)
     if span.content:
         size += _weigh(span.content)
     if span.resource:
@@ -319,20 +318,13 @@ def weigh_span(span: Span) -> int:
 
 
 def _weigh(values: Mapping[str, Any]) -> int:
-    if _SCALARS.issuperset(map(type, values.values())):  # most are, and are weighed at once
-        return sum(map(getsizeof, values.values()))
-    size, waiting = 0, list[Any](values.values())
-    for _ in range(_MOST_STEPS):
-        if not waiting:
-            break
-        match waiting.pop():
-            case dict() as entries:
-                size += _OF_A_CONTAINER
-                waiting += entries
-                waiting += entries.values()
-            case list() | tuple() | set() | frozenset() as items:
-                size += _OF_A_CONTAINER
-                waiting += items
-            case value:
-                size += getsizeof(value)
+    """Return the size of values and of all that they contain, without a Python step for each."""
+    size, left, waiting = 0, _MOST_VALUES, list[Any]([values.values()])
+    while waiting and left > 0:
+        items = waiting.pop()
+        if isinstance(items, dict):
+            waiting.append(items.values())
+        size += sum(map(getsizeof, items))
+        left -= len(items)
+        waiting += compress(items, map(_is_container, map(type, items)))
     return size

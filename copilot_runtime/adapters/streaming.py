@@ -251,7 +251,11 @@ async def _read_payloads(
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield the payloads of each block of bytes, then those that remain at the end."""
     blocks = aiter(response)
-    while (block := await limit.within_deadline(anext(blocks, None))) is not None:
+    while True:
+        reading = anext(blocks, None)
+        block = await (reading if limit.has_event else limit.within_deadline(reading))
+        if block is None:
+            break
         if accepts_json and frames.is_between_events and block.lstrip()[:1] in _NO_STREAM:
             frames.is_event_stream = True
             yield [block + await response.text()]

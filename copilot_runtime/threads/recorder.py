@@ -81,7 +81,10 @@ class Recorder(Bus):
             raise run.error
         else:
             if run.publish_first:
-                await self._publish_first(run, event)
+                await self.inner.append(log_id, event)
+                run.log.append(event)
+                if run.error is not None:  # failed meanwhile: the stored log must have no gap
+                    raise run.error
             commits = self._commits
             commits.add(run, event, run.publish_first)
             if run.is_new:
@@ -121,13 +124,6 @@ class Recorder(Bus):
         self._unsaved_ends.give_up()
         await self.store.aclose()
         await self.inner.aclose()
-
-    async def _publish_first(self, run: Recording, event: Event) -> None:
-        """Publish an event before it is stored."""
-        await self.inner.append(run.log_id, event)
-        run.log.append(event)
-        if run.error is not None:  # failed meanwhile: the stored log must have no gap
-            raise run.error
 
     async def _end(self, run: Recording, last: RunFinished | RunFailed) -> None:
         run.has_ended = True

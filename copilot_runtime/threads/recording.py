@@ -116,7 +116,8 @@ class Recording:
 
     def enqueue(self, event: Event) -> int:
         """Queue an event. Returns its size in characters."""
-        size = _size(event)
+        is_text = type(event) is TextMessageContent  # nearly always
+        size = _EVENT_SIZE + len(event.content) if is_text else _size(event)
         self._queue.append(event)
         self._size += size
         self.event_count += 1

@@ -56,9 +56,14 @@ class MemoryBus(Bus):
 
     async def append(self, log_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
-        log = self._open(log_id)
-        event, size = log.measure(event)
-        log.size += size
+        log = self._logs.get(log_id)
+        if log is None or log.ended:
+            log = self._open(log_id)
+        if type(event) is TextMessageContent:  # nearly always
+            log.size += _EVENT_BYTES + len(event.content)
+        else:
+            event, size = log.measure(event)
+            log.size += size
         if isinstance(event, LAST):
             self._end(log_id, log)
         elif log.size > self.max_bytes or len(log.events) >= self.max_events:

@@ -68,6 +68,15 @@ class CompletionReader(JSONReader):
 
     def _take_choice(self, choice: JsonObject) -> None:
         delta = choice.get("delta") or choice.get("message") or {}
+        content = delta.get("content")
+        if content and type(content) is str and len(delta) == 1 and not self._thinks:
+            self._assembly.text(content)  # nearly every chunk has nothing else
+        else:
+            self._take_delta(delta)
+        if reason := choice.get("finish_reason"):
+            self._finish(reason)
+
+    def _take_delta(self, delta: JsonObject) -> None:
         assembly = self._assembly
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if thought and type(thought) is str:
@@ -88,8 +97,6 @@ class CompletionReader(JSONReader):
         if calls := delta.get("tool_calls"):
             for call in calls:
                 self._take_call(call)
-        if reason := choice.get("finish_reason"):
-            self._finish(reason)
 
     def _take_parts(self, parts: list[JsonObject]) -> None:
         """Read content in parts, as Mistral's reasoning models send it."""

@@ -125,6 +125,9 @@ class PayloadStream:
 
     async def send(self, *payloads: bytes, last: bool = False) -> None:
         """Write payloads of JSON bytes at once. With `last`, the body ends after them."""
+        if len(payloads) == 1 and not (last or self._opening):
+            await self._stream.write(self._framing.part(payloads[0]))
+            return
         parts = [self._framing.part(payload) for payload in payloads]
         if self._opening:
             parts.insert(0, self._opening)

@@ -45,6 +45,8 @@ def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
     classes = _load_classes()
     found = {name: own.pop(name, None) or _create(name, make) for name, make in classes.items()}
     found |= own
+    for extension in found.values():
+        _check_extension(extension)
     sorted_ones = {name: found[name] for name in EXTENSIONS}
     for name in found:
         _add(name, found, sorted_ones, ())
@@ -84,7 +86,6 @@ def _add(
     if name in path:
         raise ConfigurationFailed(f"Extensions require each other: {', '.join([*path, name])}.")
     extension = found[name]
-    _check_extension(extension)
     for required in extension.requires:
         if required not in found:
             raise ConfigurationFailed(

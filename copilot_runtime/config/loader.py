@@ -110,8 +110,23 @@ def build_settings_class() -> type[CoreSettings]:
                 f"The extension {name!r} has settings, but {name!r} is already a setting.",
                 hint="Give the extension another name in its entry point.",
             )
-        fields[name] = (section, section())
+        fields[name] = (section, _build_defaults(name, section))
     return create_model(kind.__name__, __base__=kind, **fields) if fields else kind
+
+
+def _build_defaults(name: str, section: type[Section]) -> Section:
+    if not name.isidentifier() or name.startswith("_"):
+        raise ConfigurationFailed(
+            f"The extension {name!r} has settings, but {name!r} cannot name a section.",
+            hint="Name its entry point with letters, digits and underscores, and a letter first.",
+        )
+    try:
+        return section()
+    except ValueError as error:  # of pydantic
+        raise ConfigurationFailed(
+            f"The settings of the extension {name!r} have no valid defaults: {error}",
+            hint="Give every field a default.",
+        ) from error
 
 
 def adapter_name(settings: CoreSettings, environ: Mapping[str, str] | None = None) -> str:

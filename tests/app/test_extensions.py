@@ -94,7 +94,7 @@ class Nameless(Extension):
 
 
 class Texts(Extension):
-    name = "texts"
+    name = "mcp"  # takes the place of the built-in one
     requires = "knowledge"
 
 
@@ -133,7 +133,7 @@ class More(Extension):
     ("extensions", "message"),
     [
         ([Nameless()], "Nameless has no name."),
-        ([Texts()], "The extension 'texts' has a text as requires."),
+        ([Texts()], "The extension 'mcp' has a text as requires."),
         ([Watching(), Watching()], "Two extensions of this program have the same name."),
         (
             [Empty()],

@@ -64,6 +64,30 @@ def test_a_wrong_value_in_the_section_of_a_plugin_is_explained(
         load_settings(environ={"COPILOT_WEATHER_DAYS": "many"})
 
 
+def test_a_section_without_a_default_is_explained(
+    weather: type[Section], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Incomplete(weather):
+        sea: str
+
+    monkeypatch.setattr("acme_weather.Weather.settings", Incomplete)
+
+    with pytest.raises(ConfigurationFailed, match="'weather' have no valid defaults"):
+        load_settings(environ={})
+
+
+def test_a_name_that_no_section_can_have_is_explained(
+    weather: type[Section],  # it is installed
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "acme-1.0.dist-info" / "entry_points.txt").write_text(
+        "[copilot_runtime.extensions]\nwet-weather = acme_weather:Weather\n"
+    )
+
+    with pytest.raises(ConfigurationFailed, match="'wet-weather' cannot name a section"):
+        load_settings(environ={})
+
+
 def test_the_command_settings_lists_the_section_of_a_plugin(
     weather: type[Section],  # it is installed
 ) -> None:

@@ -317,7 +317,8 @@ async def _upload(ann: Asker, things: Things) -> Mapping[str, str]:
 async def _ask_analyst(ann: Asker) -> Mapping[str, str]:
     answer = (await ann.ask("POST", "copilot/chat", {"message": "Show all."})).json()
     memories: Sequence[Any] = ()
-    while not memories:  # it is written down after the answer
+    while not memories:  # it is written after the answer, by a task that has to have its turn
+        await asyncio.sleep(0)
         memories = (await ann.ask("GET", "analyst/memory")).json()["memories"]
     datasets = (await ann.ask("GET", "analyst/datasets")).json()["datasets"]
     stream = {"message": "Show all.", "resumable": True}

@@ -362,6 +362,7 @@ _DESCRIBED = frozenset(
         *(*_STOPS, *_CONFIGS, _PREVIOUS, *(path[0] for path in _EFFORTS)),
     }
 )
+"""The fields of bodies that are described. Most bodies have none of them."""
 
 
 def describe_body(body: JsonObject) -> dict[str, Any]:

@@ -71,30 +71,23 @@ def encode_head(method: str, target: Target, headers: Mapping[str, str], size: i
     `headers` replace the default ones, except for those that frame the body. Raises `ValueError`
     for names and values with invalid characters, such as line breaks (header injection).
     """
-    fields = _encode_fields(target.authority, tuple(headers.items()))
-    length = b""
-    if size is not None or method not in _BODILESS:
-        length = b"content-length: %d\r\n" % (size or 0)
-    line = f"{method} {target.path} HTTP/1.1\r\n".encode()
-    return b"%b%b%b\r\n" % (line, fields, length)
-
-
-@lru_cache(maxsize=64)  # those of a model are the same in every request
-def _encode_fields(authority: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Return all headers but the length."""
     fields = {
-        "host": authority,
+        "host": target.authority,
         "accept": "*/*",
         "accept-encoding": "identity",  # a compressing proxy would hold chunks back
         "user-agent": "copilot-runtime",
     }
-    for name, value in headers:
+    for name, value in headers.items():
         if not _NAME.fullmatch(name) or _BREAK.search(value):
             raise ValueError(f"The header {name!r} has a character that headers cannot have")
         fields[name.lower()] = value
     for name in _FRAMING:
         fields.pop(name, None)
-    return "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
+    if size is not None or method not in _BODILESS:
+        fields["content-length"] = str(size or 0)
+    lines = [f"{method} {target.path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in fields.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 KEEP_ALIVE = 15.0

@@ -21,6 +21,12 @@ from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)
 
+_EVENT_SECONDS = 0.002
+"""The share of time of one event: up to 500 events a second are committed at once."""
+
+_BURST_SECONDS = 0.02
+"""The shares of ten events, which may arrive together without being a load."""
+
 _FRESH = 5.0
 """Seconds for which a commit proves that no other server has declared this one dead."""
 
@@ -274,10 +280,11 @@ Commit = Callable[[Sequence[PendingWrite]], Awaitable[None]]
 class GroupCommit:
     """Queues the events of runs and commits them in groups.
 
-    Events that arrive within `interval` seconds are one commit; after a pause, an event is
-    committed at once. A `deferred` event waits for at most `patience` seconds, or for the next
-    event of its run that is not deferred. `wait_for_room` blocks while more than `max_queued`
-    characters are queued.
+    An event is committed at once, with those that arrived during the previous commit. Under load,
+    which is more than 500 events a second beyond a burst of ten, commits begin `interval` seconds
+    apart. A `deferred` event waits for at most `patience` seconds, or for the next event of its
+    run that is not deferred. `wait_for_room` blocks while more than `max_queued` characters are
+    queued.
     """
 
     def __init__(
@@ -300,6 +307,8 @@ class GroupCommit:
         self._room: asyncio.Future[None] | None = None
         self._flusher: asyncio.Task[None] | None = None
         self._next_write = 0.0
+        self._loaded_until = 0.0
+        """The loop time at which the shares of all committed events have passed."""
 
     def add(self, run: Recording, event: Event, deferred: bool = False) -> None:
         """Queue an event of a run."""
@@ -359,10 +368,10 @@ class GroupCommit:
             while self._pending:
                 if (pause := self._next_write - loop.time()) > 0:
                     await asyncio.sleep(pause)
-                self._next_write = loop.time() + self.interval
                 pending, self._pending = self._pending, {}
                 self.oldest, self._last_dequeue = self._last_dequeue, loop.time()
                 writes = [run.dequeue() for run in pending.values()]
+                self._plan_next_write(sum(len(write.events) for write in writes))
                 await self._commit(writes)
                 self.queued -= sum(write.size for write in writes)
                 if self.queued <= self.max_queued:
@@ -370,6 +379,13 @@ class GroupCommit:
         finally:
             self._flusher = None
             self._release_room()
+
+    def _plan_next_write(self, count: int) -> None:
+        """Set the earliest time of the commit after that of `count` events, which begins now."""
+        now = self._last_dequeue
+        load = max(self._loaded_until - now, 0.0) + count * _EVENT_SECONDS
+        self._loaded_until = now + min(load, _BURST_SECONDS + self.interval)
+        self._next_write = now + (self.interval if load > _BURST_SECONDS else 0.0)
 
     def _release_room(self) -> None:
         if self._room is not None:

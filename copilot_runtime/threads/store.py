@@ -118,7 +118,7 @@ class ThreadStore:
     """
 
     commit_interval = 0.01
-    """Minimum number of seconds between two calls of `write`; events are batched in between.
+    """Number of seconds between two calls of `write` under load; events are batched in between.
     A shorter interval delivers events to readers sooner, but each call costs CPU time."""
     shared_file: Path | None = None
     """The file that processes of one machine may share."""

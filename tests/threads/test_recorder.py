@@ -87,18 +87,33 @@ async def test_what_many_runs_say_meanwhile_is_one_write() -> None:
     assert [[segment.log_id for segment in write] for write in store.writes] == [["r"], ["r", "s"]]
 
 
-async def test_writes_keep_their_distance() -> None:
+async def test_few_events_are_written_at_once() -> None:
+    store = Store()
+    store.commit_interval = 3_600
+    async with recorded(store) as bus:
+        for event in WORDS:
+            await bus.append("r", event)
+            await bus.wait_for_storage("r")
+        await bus.append("r", RunFinished())
+
+    assert len(store.writes) == len((started(), *WORDS, RunFinished()))
+
+
+async def test_writes_of_many_events_keep_their_distance() -> None:
     """Nobody waits here: within the interval, what is appended is not written."""
     store = Store()
     store.commit_interval = 0.5
     async with recorded(store) as bus:
-        for event in WORDS:
+        for event in (BEGUN, *[WORDS[1]] * 10):
+            await bus.append("r", event)
+        await bus.wait_for_storage("r")
+        for event in WORDS[1:]:
             await bus.append("r", event)
             await asyncio.sleep(0)
         before = len(store.writes)
         await bus.append("r", RunFinished())
 
-    assert (before, len(store.writes)) == (1, 2)
+    assert (before, len(store.writes)) == (2, 3)
 
 
 async def test_with_the_last_event_the_store_gets_the_whole_log() -> None:

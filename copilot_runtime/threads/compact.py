@@ -34,7 +34,7 @@ _Piece = Callable[[str, str], Event]
 
 
 def compact(
-    events: Iterable[Event], *, ending: RunFinished | RunFailed | None = None
+    events: Sequence[Event], *, ending: RunFinished | RunFailed | None = None
 ) -> list[Event]:
     """Return an equivalent log with as few events as possible, in an order every client accepts.
 
@@ -44,9 +44,35 @@ def compact(
     that failed or was stopped, a server action's call without a result gets a placeholder. A log
     without a last event belongs to an active run: it stays open, unless `ending` is given.
     """
+    if (short := _compact_text(events)) is not None:
+        return short
     log = _Log()
     last = log.take(events) or ending
     return [*log.events(last)]
+
+
+def _compact_text(events: Sequence[Event]) -> list[Event] | None:
+    """Compact the log of most runs: a single text and nothing else. Returns `None` for others."""
+    if len(events) < 5:
+        return None
+    started, start, *pieces, end, last = events
+    if not (
+        type(started) is RunStarted
+        and type(start) is TextMessageStart
+        and type(end) is TextMessageEnd
+        and isinstance(last, LAST)
+    ):
+        return None
+    key = start.message_id
+    texts = [
+        piece.content
+        for piece in pieces
+        if type(piece) is TextMessageContent and piece.message_id == key
+    ]
+    text = "".join(texts)
+    if end.message_id != key or len(texts) < len(pieces) or not text:
+        return None
+    return [started, start, _content(key, text), end, last]
 
 
 class _Item:

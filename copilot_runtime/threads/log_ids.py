@@ -111,11 +111,8 @@ def index_by_name(messages: Iterable[Message]) -> dict[str, Message]:
 
 def collect_names(events: Iterable[Event]) -> set[str]:
     """Return the names of all messages that these events contain or start."""
-    names: set[str] = set()
-    for event in events:
-        if read := _NAMES.get(type(event)):
-            names.update(read(event))
-    return names
+    named = [event for event in events if type(event) in _NAMES]
+    return {name for event in named for name in _NAMES[type(event)](event)}
 
 
 def _shorten(name: str) -> str:

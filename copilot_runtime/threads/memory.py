@@ -1,10 +1,12 @@
 """A thread store in the memory of this process, for tests and for servers without a disk."""
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nlargest
+from operator import attrgetter
 from secrets import token_hex
 from typing import Any
 
@@ -61,7 +63,7 @@ class MemoryThreads(ThreadStore):
         self._count = 0
         self._threads: dict[ThreadKey, _Thread] = {}
         """In the order of use, least recent first."""
-        self._latest: dict[str, _Latest] = {}
+        self._latest: defaultdict[str, _Latest] = defaultdict(_Latest)
         """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
         self._deleted: dict[bytes, int] = {}
@@ -80,16 +82,20 @@ class MemoryThreads(ThreadStore):
         """Create the log of a run. Raises `ThreadBusy`, or `Misuse` for ids that are too long."""
         key = get_thread_key(run)
         thread = self._threads.get(key)
-        if thread and is_duplicate(run, thread.find_logs(run.run_id)):
-            raise build_duplicate_error(run.run_id)
-        if thread and thread.running:
-            raise busy(key)
+        if thread is not None:
+            if is_duplicate(run, thread.find_logs(run.run_id)):
+                raise build_duplicate_error(run.run_id)
+            if thread.running:
+                raise busy(key)
         if run.log_id in self._running:
             raise log_id_in_use(run.log_id)
-        if digest_request(*key, run.run_id, run.log_id) in self._deleted:
+        if self._deleted and digest_request(*key, run.run_id, run.log_id) in self._deleted:
             raise build_deletion_error()
         now = self._clock.now()
-        thread = thread or self._new(key, run.agent_name, now)
+        if thread is None:
+            thread = self._new(key, run.agent_name, now)
+        else:
+            self._touch(thread, now)
         new = {
             name: message
             for name, message in index_by_name(run.messages).items()
@@ -97,7 +103,6 @@ class MemoryThreads(ThreadStore):
         }
         thread.message_ids.update(new)
         thread.last_run = now
-        self._touch(thread, now)
         messages = list(new.values())
         head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
         new_run = _Run(run.log_id, run.run_id, run.agent_name, now, head=[head])
@@ -121,7 +126,7 @@ class MemoryThreads(ThreadStore):
                 run.events.extend(segment.events)
                 continue
             del self._running[segment.log_id]
-            run.events = list(compact(segment.whole))
+            run.events = compact(segment.whole)
             run.has_ended = True
             thread.running = None
             self._note_use(thread)
@@ -192,7 +197,7 @@ class MemoryThreads(ThreadStore):
         old = [
             thread
             for thread in self._threads.values()
-            if thread.updated < limit and not thread.running
+            if thread.place.updated < limit and not thread.running
         ]
         for thread in old:
             self._remove(thread)
@@ -214,7 +219,7 @@ class MemoryThreads(ThreadStore):
             for thread in self._threads.values()
             if agent in (None, thread.agent) and (archived or not thread.archived)
         )
-        latest = nlargest(limit, threads, key=_Thread.place)
+        latest = nlargest(limit, threads, key=_get_place)
         return [build_thread(thread.row()) for thread in latest]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
@@ -224,7 +229,7 @@ class MemoryThreads(ThreadStore):
         if local is None:
             local = self._new(thread.key, thread.agent, from_datetime(thread.created_at))
             self._touch(local, 0)
-        if updated > local.updated:
+        if updated > local.place.updated:
             local.name, local.archived = thread.name, thread.archived
             self._touch(local, updated)
         if thread.last_run_at:
@@ -252,7 +257,7 @@ class MemoryThreads(ThreadStore):
                 self._remove(thread)
                 thread.key = new_key
                 self._threads[new_key] = thread
-                self._latest_of(owner).add(thread)
+                self._latest[owner].add(thread)
                 moves.append(key)
         return moves
 
@@ -278,7 +283,7 @@ class MemoryThreads(ThreadStore):
                 self._remove(oldest)
         self._count += 1
         thread = self._threads[key] = _Thread(key, self._count, agent, now)
-        self._latest_of(key.owner).add(thread)
+        self._latest[key.owner].add(thread)
         return thread
 
     def _remove(self, thread: "_Thread") -> None:
@@ -294,13 +299,10 @@ class MemoryThreads(ThreadStore):
 
     def _touch(self, thread: "_Thread", now: int) -> None:
         """Set the time of the last update, which determines the order of lists."""
-        latest = self._latest_of(thread.key.owner)
+        latest = self._latest[thread.key.owner]
         latest.remove(thread)
-        thread.updated = now
+        thread.place = Place(now, thread.number)
         latest.add(thread)
-
-    def _latest_of(self, owner: str) -> "_Latest":
-        return self._latest.setdefault(owner, _Latest())
 
 
 @dataclass(slots=True)
@@ -326,7 +328,9 @@ class _Thread:
         self.agent = agent
         self.name: str | None = None
         self.archived = False
-        self.created = self.updated = now
+        self.created = now
+        self.place = Place(now, number)
+        """The position in lists, which contains the time of the last update."""
         self.last_run: int | None = None
         self.runs: list[_Run] = []
         self.running: _Run | None = None
@@ -335,14 +339,14 @@ class _Thread:
     def find_logs(self, run_id: str) -> Sequence[LogStatus]:
         return [LogStatus(run.log_id, run.has_ended) for run in self.runs if run.run_id == run_id]
 
-    def place(self) -> Place:
-        return Place(self.updated, self.number)
-
     def row(self) -> Sequence[Any]:
         """Return the row of a thread in the order of `COLUMNS`."""
-        times = (self.created, self.updated, self.last_run)
+        times = (self.created, self.place.updated, self.last_run)
         running = self.running and self.running.began
         return (self.number, *self.key, self.agent, self.name, self.archived, *times, running)
+
+
+_get_place = attrgetter("place")
 
 
 class _Latest:
@@ -355,10 +359,10 @@ class _Latest:
         return len(self._threads)
 
     def add(self, thread: _Thread) -> None:
-        insort(self._threads, thread, key=_Thread.place)
+        insort(self._threads, thread, key=_get_place)
 
     def remove(self, thread: _Thread) -> None:
-        del self._threads[self._find(thread.place())]
+        del self._threads[self._find(thread.place)]
 
     def before(self, place: Place) -> Iterator[_Thread]:
         """Yield the threads before a position, latest first."""
@@ -366,4 +370,4 @@ class _Latest:
             yield self._threads[index]
 
     def _find(self, place: Place) -> int:
-        return bisect_left(self._threads, place, key=_Thread.place)
+        return bisect_left(self._threads, place, key=_get_place)

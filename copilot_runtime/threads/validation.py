@@ -81,6 +81,8 @@ def check_text(what: str, text: str) -> None:
 
 def check_id(what: str, text: str) -> None:
     """Raise `Misuse` for an id that is too long, or has control characters."""
+    if len(text) <= LONGEST and text.isprintable():  # nearly always
+        return
     check_text(what, text)
     if _CONTROL.search(text):
         raise Misuse(

@@ -21,6 +21,8 @@ from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)
 
+_WRITING = {semconv.STORE_OPERATION: "write"}
+
 _EVENT_SECONDS = 0.002
 """The share of time of one event: up to 500 events a second are committed at once."""
 
@@ -145,10 +147,15 @@ class Recorder(Bus):
         If a run's log has no capacity for all of them, the run is stored without its last event,
         which will be replaced by an error.
         """
+        is_awaited = False
+        segments: list[Segment] = []
         for write in writes:
             if write.last is not None and not await self._has_room(write):
                 self._commits.add(write.run, write.postpone_last())
-        error = await self._store([write.segment() for write in writes])
+            if write.unpublished:
+                is_awaited = True
+            segments.append(write.segment())
+        error = await self._store(segments)
         if error is not None and not isinstance(error, StoreFailed) and len(writes) > 1:
             for write in writes:  # one of them is at fault: write each separately
                 await self._write([write])
@@ -159,7 +166,7 @@ class Recorder(Bus):
                 await self._publish(write)
             else:
                 await self._fail_store(write, error)
-        if any(write.unpublished for write in writes):
+        if is_awaited:
             delay = get_running_loop().time() - self._commits.oldest
             self.telemetry.record(semconv.BUS_DELAY, delay)
         if error is None and self._unsaved_ends:
@@ -167,7 +174,7 @@ class Recorder(Bus):
 
     async def _has_room(self, write: PendingWrite) -> bool:
         """Return whether the inner bus has capacity for the unpublished events."""
-        if len(write.unpublished) == 1:  # a last event is always taken
+        if len(write.unpublished) == 1:  # `append` always takes a last event
             return True
         try:
             return await self.inner.reserve(write.run.log_id, write.unpublished)
@@ -181,23 +188,23 @@ class Recorder(Bus):
             await convert_exits(self.store.write(segments))
         except Exception as error:  # any error: the flush task must survive
             failure = error
-        attributes = {semconv.STORE_OPERATION: "write"}
+        attributes = _WRITING
         if failure is not None:
-            attributes[semconv.ERROR_TYPE] = name_error(failure)
+            attributes = {**_WRITING, semconv.ERROR_TYPE: name_error(failure)}
         self.telemetry.record(semconv.STORE_DURATION, perf_counter() - start, attributes)
         return failure
 
     async def _publish(self, write: PendingWrite) -> None:
         """Publish the events that are now stored."""
-        run = write.run
-        if write.unpublished and not await self._publish_all(write):
-            for event in write.unpublished:
+        run, events = write.run, write.unpublished
+        if len(events) == 1 or (events and not await self._publish_all(write)):
+            for event in events:
                 try:
                     await self.inner.append(run.log_id, event)
                 except Exception as error:  # a log that is full, nearly always
                     await self._fail_publish(write, error)
                     return
-                run.note_publication([event])
+                run.note_publication(event)
         if write.last is not None:
             self._finish(run)
 
@@ -208,7 +215,7 @@ class Recorder(Bus):
                 return False
         except Exception:  # appending them one by one finds the wrong one
             return False
-        write.run.note_publication(write.unpublished)
+        write.run.note_publication(*write.unpublished)
         return True
 
     async def _fail_publish(self, write: PendingWrite, error: Exception) -> None:
@@ -358,8 +365,9 @@ class GroupCommit:
             await asyncio.wait([self._flusher])
 
     def _start_flush(self) -> None:
-        self._last_dequeue = asyncio.get_running_loop().time()
-        self._flusher = asyncio.create_task(self._flush(), name="threads:flush", context=Context())
+        loop = asyncio.get_running_loop()
+        self._last_dequeue = loop.time()
+        self._flusher = loop.create_task(self._flush(), name="threads:flush", context=Context())
 
     async def _flush(self) -> None:
         """Commit until nothing is pending."""
@@ -370,11 +378,17 @@ class GroupCommit:
                     await asyncio.sleep(pause)
                 pending, self._pending = self._pending, {}
                 self.oldest, self._last_dequeue = self._last_dequeue, loop.time()
-                writes = [run.dequeue() for run in pending.values()]
-                self._plan_next_write(sum(len(write.events) for write in writes))
+                writes: list[PendingWrite] = []
+                count = size = 0
+                for run in pending.values():
+                    write = run.dequeue()
+                    writes.append(write)
+                    count += len(write.events)
+                    size += write.size
+                self._plan_next_write(count)
                 await self._commit(writes)
-                self.queued -= sum(write.size for write in writes)
-                if self.queued <= self.max_queued:
+                self.queued -= size
+                if self._room is not None and self.queued <= self.max_queued:
                     self._release_room()
         finally:
             self._flusher = None

@@ -40,13 +40,14 @@ class PendingWrite:
         self.run = run
         self.events = events
         self.size = size
-        end = events[-1] if run.has_ended and events else None
-        self.last = end if isinstance(end, LAST) else None
+        self.last: RunFinished | RunFailed | None = None
         """The last event of the run, if it is among these."""
-        self.unpublished: Sequence[Event] = events
+        self.unpublished: Sequence[Event] = () if run.publish_first else events
         """The events that are published only after they are stored."""
-        if run.publish_first:
-            self.unpublished = () if self.last is None else (self.last,)
+        if run.has_ended and events and isinstance(last := events[-1], LAST):
+            self.last = last
+            if run.publish_first:
+                self.unpublished = (last,)
 
     def postpone_last(self) -> Event:
         """Remove the last event from this write, and return it."""
@@ -58,13 +59,14 @@ class PendingWrite:
 
     def segment(self) -> Segment:
         whole = None if self.last is None else [*self.run.log, *self.unpublished]
-        return Segment(log_id=self.run.log_id, events=self.events, whole=whole)
+        return Segment(self.run.log_id, self.events, whole)
 
 
 class Recording:
     """The recorder's state of a stored run: its published log, and the events to be written."""
 
     __slots__ = (
+        "_ids",
         "_queue",
         "_size",
         "_waiters",
@@ -76,7 +78,6 @@ class Recording:
         "is_new",
         "last_published",
         "log",
-        "log_fields",
         "log_id",
         "publish_first",
         "stored_count",
@@ -86,8 +87,7 @@ class Recording:
     def __init__(self, writer: LogWriter, run: RunInput) -> None:
         self.writer = writer
         self.log_id = run.log_id
-        self.log_fields: Mapping[str, str] = build_run_fields(run.thread_id, run.run_id, run.span)
-        """The run's ids, for log lines written outside of its own tasks."""
+        self._ids = (run.thread_id, run.run_id, run.span)
         self.publish_first = run.is_v1
         """Whether all events but the last are published before they are stored."""
         self.log: list[Event] = []
@@ -114,6 +114,11 @@ class Recording:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         """Waiting tasks, each with the number of events that must be stored."""
 
+    @property
+    def log_fields(self) -> Mapping[str, str]:
+        """The run's ids, for log lines written outside of its own tasks."""
+        return build_run_fields(*self._ids)
+
     def enqueue(self, event: Event) -> int:
         """Queue an event. Returns its size in characters."""
         is_text = type(event) is TextMessageContent  # nearly always
@@ -129,7 +134,7 @@ class Recording:
         self._queue, self._size = [], 0
         return pending
 
-    def note_publication(self, events: Sequence[Event]) -> None:
+    def note_publication(self, *events: Event) -> None:
         """Record that events were published."""
         self.log.extend(events)
         _set(self.first_published)
@@ -197,12 +202,12 @@ def _set(future: "asyncio.Future[None]") -> None:
 
 def _size(event: Event) -> int:
     """Return the approximate size of an event, in characters."""
+    if type(event) in BRIEF:  # checked first: it is cheaper
+        return _EVENT_SIZE
     match event:
-        case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
+        case TextMessageContent(content=text) | ReasoningContent(content=text):
             return _EVENT_SIZE + len(text)
-        case _ if type(event) in BRIEF:  # checked first: it is cheaper
-            return _EVENT_SIZE
-        case ReasoningContent(content=text) | ActionExecutionResult(result=text):
+        case ActionExecutionArgs(delta=text) | ActionExecutionResult(result=text):
             return _EVENT_SIZE + len(text)
         case AgentState() | MessagesSnapshot() | Activity() | Custom() | Raw() | Interrupt():
             return _VALUE_SIZE

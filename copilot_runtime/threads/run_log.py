@@ -166,9 +166,12 @@ class MemoryBus(Bus):
         shared: list[Event] = []
         total = 0
         for event in events:
-            event, size = log.measure(event)
+            if type(event) is TextMessageContent:  # nearly always
+                total += _EVENT_BYTES + len(event.content)
+            else:
+                event, size = log.measure(event)
+                total += size
             shared.append(event)
-            total += size
         if log.size + total > self.max_bytes or len(log.events) + len(events) > self.max_events:
             log.sizes = None  # it includes the rejected events
             return False
@@ -209,12 +212,12 @@ class _Log:
 
     def measure(self, event: Event) -> tuple[Event, int]:
         """Return the event with shared values, and its approximate additional size in bytes."""
+        if type(event) in BRIEF:  # checked first: it is cheaper
+            return event, _EVENT_BYTES
         match event:
-            case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
+            case TextMessageContent(content=text) | ReasoningContent(content=text):
                 return event, _EVENT_BYTES + len(text)
-            case _ if type(event) in BRIEF:  # checked first: it is cheaper
-                return event, _EVENT_BYTES
-            case ReasoningContent(content=text) | ActionExecutionResult(result=text):
+            case ActionExecutionArgs(delta=text) | ActionExecutionResult(result=text):
                 return event, _EVENT_BYTES + len(text)
             case AgentState() | Activity() | Custom() | Raw() | Interrupt() | MessagesSnapshot():
                 pass

@@ -151,17 +151,18 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         The subclass `DuplicateRun` of `ThreadBusy` is raised if the run has already begun.
         """
         key = get_thread_key(run)
-        await self._connect()
+        database = self._database or await self._connect()
         now = self._clock.now()
         undo = partial(transactions.undo_begin, key=key, run=now)
         try:
-            open_run, new, dead = await self._begin(key, run, now)
+            open_run, new, dead = await self._begin(database, key, run, now)
         except asyncio.CancelledError:  # the run may have been stored all the same
             task = asyncio.create_task(self._do(undo), name=f"undo:{run.log_id}")
             self._undoing.add(task)
             task.add_done_callback(self._finish_undo)
             raise
-        self._report_dead_runs(dead)
+        if dead:
+            self._report_dead_runs(dead)
         if run.log_id in self._running:
             await self._do(undo)
             raise log_id_in_use(run.log_id)
@@ -169,16 +170,16 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return new
 
     async def _begin(
-        self, key: ThreadKey, run: RunInput, now: int
+        self, database: Database, key: ThreadKey, run: RunInput, now: int
     ) -> tuple[OpenRun, Sequence[Message], Sequence[DeadRun]]:
         async def begin(db: Transaction) -> tuple[OpenRun, Sequence[Message], Sequence[DeadRun]]:
             thread, new, dead = await transactions.begin_run(db, key=key, run=run, now=now)
             return OpenRun(key, (thread, now), db.server), new, dead
 
         try:
-            return await self._do(begin)
+            return await database.do(begin)
         except ServerLost:  # this server had no run, so it did not know
-            return await self._do(begin)
+            return await database.do(begin)
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Append to logs; segments of deleted threads are ignored.
@@ -187,37 +188,38 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         server dead; nothing is written then.
         """
         database = self._database or await self._connect()
-        self._check_runs(segments, database.server)
-        parts = [
-            (open_run.place, segment)
-            for segment in segments
-            if (open_run := self._running.get(segment.log_id)) is not None
-        ]
-        try:
-            if parts:
-                await self._write(parts)
-        except ServerLost:
-            self._check_runs(segments, None)
+        server = database.server
+        parts: list[tuple[Place, Segment]] = []
         for segment in segments:
+            run = self._running.get(segment.log_id)
+            if run is None:
+                continue
+            if run.server != server:
+                raise self._lose_runs(segments)
+            parts.append((run.place, segment))
+        if not parts:
+            return
+        try:
+            await self._write(parts)
+        except ServerLost:
+            if any(segment.log_id in self._running for _, segment in parts):
+                raise self._lose_runs(segments) from None
+        for _, segment in parts:
             if segment.whole is not None:
                 self._running.pop(segment.log_id, None)
 
-    def _check_runs(self, segments: Sequence[Segment], server: Any) -> None:
-        """Raise `Interrupted` if some of these runs no longer belong to this server.
+    def _lose_runs(self, segments: Sequence[Segment]) -> Interrupted:
+        """Return the error for segments of runs that no longer belong to this server.
 
         A run is only forgotten if its end is the single rejected segment. Several segments are
         retried one by one, and a forgotten run would look like one of a deleted thread.
         """
-        runs = [(segment, self._running.get(segment.log_id)) for segment in segments]
-        lost = [segment for segment, run in runs if run is not None and run.server != server]
-        for segment in lost:
-            if segment.whole is not None and len(segments) == 1:
-                del self._running[segment.log_id]
-        if lost:
-            raise Interrupted(
-                "Another server has ended this answer, because this one was silent for too long.",
-                hint="This server was declared dead: it hung, or lost its database connection.",
-            )
+        if len(segments) == 1 and segments[0].whole is not None:
+            self._running.pop(segments[0].log_id, None)
+        return Interrupted(
+            "Another server has ended this answer, because this one was silent for too long.",
+            hint="This server was declared dead: it hung, or lost its database connection.",
+        )
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for an invalid cursor."""

@@ -239,16 +239,13 @@ async def write_segments(
     db: Transaction, *, segments: Sequence[tuple[Place, Segment]], now: int
 ) -> None:
     """Append to logs and end runs; segments of deleted runs are ignored."""
-    parts = [
-        (place, segment.events)
-        for place, segment in segments
-        if segment.whole is None and segment.events
-    ]
-    ended = [
-        EndedRun(place, compact(segment.whole), collect_names(segment.whole))
-        for place, segment in segments
-        if segment.whole is not None
-    ]
+    parts: list[Part] = []
+    ended: list[EndedRun] = []
+    for place, segment in segments:
+        if (log := segment.whole) is not None:
+            ended.append(EndedRun(place, compact(log), collect_names(log)))
+        elif segment.events:
+            parts.append((place, segment.events))
     await db.write(now, parts, ended)
 
 

@@ -65,7 +65,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
         await (await self._connect()).check_writable(self._clock.now())
 
     async def _write(self, parts: Sequence[tuple[Place, Segment]]) -> None:
-        file = await self._connect()
+        file = self._database or await self._connect()
         self._writes += 1
         trim = self._plan_trim() if self._writes % _WRITES_PER_TRIM == 0 else None
         now = self._clock.now(len(parts))  # later than the trimmed entries

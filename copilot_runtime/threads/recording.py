@@ -121,8 +121,11 @@ class Recording:
 
     def enqueue(self, event: Event) -> int:
         """Queue an event. Returns its size in characters."""
-        is_text = type(event) is TextMessageContent  # nearly always
-        size = _EVENT_SIZE + len(event.content) if is_text else _size(event)
+        size = _EVENT_SIZE
+        if type(event) is TextMessageContent:  # nearly always
+            size += len(event.content)
+        elif type(event) not in BRIEF:
+            size += _content_size(event)
         self._queue.append(event)
         self._size += size
         self.event_count += 1
@@ -200,16 +203,14 @@ def _set(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-def _size(event: Event) -> int:
-    """Return the approximate size of an event, in characters."""
-    if type(event) in BRIEF:  # checked first: it is cheaper
-        return _EVENT_SIZE
+def _content_size(event: Event) -> int:
+    """Return the approximate size of an event's content, in characters."""
     match event:
-        case TextMessageContent(content=text) | ReasoningContent(content=text):
-            return _EVENT_SIZE + len(text)
         case ActionExecutionArgs(delta=text) | ActionExecutionResult(result=text):
-            return _EVENT_SIZE + len(text)
+            return len(text)
+        case TextMessageContent(content=text) | ReasoningContent(content=text):
+            return len(text)
         case AgentState() | MessagesSnapshot() | Activity() | Custom() | Raw() | Interrupt():
             return _VALUE_SIZE
         case _:
-            return _EVENT_SIZE
+            return 0

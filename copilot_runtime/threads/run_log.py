@@ -59,16 +59,17 @@ class MemoryBus(Bus):
         log = self._logs.get(log_id)
         if log is None or log.ended:
             log = self._open(log_id)
+        events, size = log.events, 0
         if type(event) is TextMessageContent:  # nearly always
-            log.size += _EVENT_BYTES + len(event.content)
-        else:
+            size = len(event.content)
+        elif type(event) not in BRIEF:
             event, size = log.measure(event)
-            log.size += size
+        log.size += _EVENT_BYTES + size
         if isinstance(event, LAST):
             self._end(log_id, log)
-        elif log.size > self.max_bytes or len(log.events) >= self.max_events:
+        elif log.size > self.max_bytes or len(events) >= self.max_events:
             raise self._build_limit_error()
-        log.events.append(event)
+        events.append(event)
         if log.waiters:
             log.wake()
 
@@ -129,7 +130,7 @@ class MemoryBus(Bus):
         return len(self._logs)
 
     async def _follow(self, log: "_Log", position: int) -> AsyncGenerator[Batch, None]:
-        events = log.events
+        events, loop = log.events, asyncio.get_running_loop()
         self._readers += 1
         try:
             while True:
@@ -140,7 +141,8 @@ class MemoryBus(Bus):
                 elif log.ended:
                     return
                 else:
-                    waiter = log.growth()
+                    waiter: asyncio.Future[None] = loop.create_future()
+                    log.waiters.append(waiter)
                     try:
                         await waiter
                     except asyncio.CancelledError:
@@ -164,11 +166,11 @@ class MemoryBus(Bus):
         if log.reserved[0] is events:
             return True
         shared: list[Event] = []
-        total = 0
+        total = _EVENT_BYTES * len(events)
         for event in events:
             if type(event) is TextMessageContent:  # nearly always
-                total += _EVENT_BYTES + len(event.content)
-            else:
+                total += len(event.content)
+            elif type(event) not in BRIEF:
                 event, size = log.measure(event)
                 total += size
             shared.append(event)
@@ -211,28 +213,20 @@ class _Log:
                 waiter.set_result(None)
 
     def measure(self, event: Event) -> tuple[Event, int]:
-        """Return the event with shared values, and its approximate additional size in bytes."""
-        if type(event) in BRIEF:  # checked first: it is cheaper
-            return event, _EVENT_BYTES
+        """Return the event with shared values, and the approximate size of its content in bytes."""
         match event:
-            case TextMessageContent(content=text) | ReasoningContent(content=text):
-                return event, _EVENT_BYTES + len(text)
             case ActionExecutionArgs(delta=text) | ActionExecutionResult(result=text):
-                return event, _EVENT_BYTES + len(text)
+                return event, len(text)
+            case TextMessageContent(content=text) | ReasoningContent(content=text):
+                return event, len(text)
             case AgentState() | Activity() | Custom() | Raw() | Interrupt() | MessagesSnapshot():
                 pass
             case _:
-                return event, _EVENT_BYTES
+                return event, 0
         if self.sizes is None:
             self.sizes = SizeTracker()
         event, values = _share_value(event, self.sizes)
-        return event, _EVENT_BYTES + self.sizes.add(values)
-
-    def growth(self) -> asyncio.Future[None]:
-        """Return the future that resolves at the next append."""
-        waiter = asyncio.get_running_loop().create_future()
-        self.waiters.append(waiter)
-        return waiter
+        return event, self.sizes.add(values)
 
 
 def _share_value(event: Event, sizes: "SizeTracker") -> tuple[Event, Sequence[Any]]:

@@ -53,8 +53,8 @@ def get_thread_key(run: RunInput) -> ThreadKey:
         raise Misuse("A thread needs an id.", hint="Send a threadId.")
     key = ThreadKey.of(run.user, run.thread_id)
     check_thread_id("thread id", key.id)
-    for what, text in (("user", key.owner), ("run id", run.run_id)):
-        check_id(what, text)
+    check_id("user", key.owner)
+    check_id("run id", run.run_id)
     check_id("agent's name", run.agent_name)
     return key
 

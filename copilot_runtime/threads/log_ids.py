@@ -111,8 +111,17 @@ def index_by_name(messages: Iterable[Message]) -> dict[str, Message]:
 
 def collect_names(events: Iterable[Event]) -> set[str]:
     """Return the names of all messages that these events contain or start."""
-    named = [event for event in events if type(event) in _NAMES]
-    return {name for event in named for name in _NAMES[type(event)](event)}
+    return _read_names(events, _NAMES)
+
+
+def collect_generated_names(log: Iterable[Event]) -> set[str]:
+    """Return the names of the messages of a run, without those that `begin` stored."""
+    return _read_names(log, _GENERATED)
+
+
+def _read_names(events: Iterable[Event], readers: "Mapping[type, _Read]") -> set[str]:
+    named = [event for event in events if type(event) in readers]
+    return {name for event in named for name in readers[type(event)](event)}
 
 
 def _shorten(name: str) -> str:
@@ -140,12 +149,14 @@ def _read_messages(event: MessagesSnapshot | RunStarted) -> Iterator[str]:
     return map(get_message_name, event.messages)
 
 
-_NAMES: Mapping[type, Callable[[Any], Iterable[str]]] = {
+_Read = Callable[[Any], Iterable[str]]
+
+_GENERATED: Mapping[type, _Read] = {
     TextMessageStart: _read_text,
     ReasoningStart: _read_text,
     Activity: _read_text,
     ActionExecutionStart: _read_call,
     ActionExecutionResult: _read_result,
     MessagesSnapshot: _read_messages,
-    RunStarted: _read_messages,
 }
+_NAMES: Mapping[type, _Read] = {**_GENERATED, RunStarted: _read_messages}

@@ -20,6 +20,7 @@ from copilot_runtime.threads.log_ids import (
     LogStatus,
     build_deletion_error,
     build_duplicate_error,
+    collect_generated_names,
     collect_names,
     digest_request,
     index_by_name,
@@ -104,8 +105,7 @@ class MemoryThreads(ThreadStore):
         thread.message_ids.update(new)
         thread.last_run = now
         messages = list(new.values())
-        head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
-        new_run = _Run(run.log_id, run.run_id, run.agent_name, now, head=[head])
+        new_run = _Run(run.log_id, run.run_id, run.agent_name, now, messages)
         thread.runs.append(new_run)
         thread.running = new_run
         self._running[run.log_id] = (thread, new_run)
@@ -130,7 +130,7 @@ class MemoryThreads(ThreadStore):
             run.has_ended = True
             thread.running = None
             self._note_use(thread)
-            thread.message_ids.update(collect_names(segment.whole))
+            thread.message_ids.update(collect_generated_names(segment.whole))
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for an invalid cursor."""
@@ -151,7 +151,7 @@ class MemoryThreads(ThreadStore):
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, oldest first."""
         thread = self._threads.get(key)
-        return [run.to_stored_run() for run in thread.runs] if thread else []
+        return [run.to_stored_run(key.id) for run in thread.runs] if thread else []
 
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
@@ -311,12 +311,16 @@ class _Run:
     run_id: str
     agent: str
     began: int
-    head: Sequence[Event] = ()
+    messages: Sequence[Message] = ()
+    """The messages that the request added to the thread."""
     events: list[Event] = field(default_factory=list[Event])
     has_ended: bool = False
 
-    def to_stored_run(self) -> StoredRun:
-        events = self.events if self.has_ended else prepend_head(self.head, self.events)
+    def to_stored_run(self, thread_id: str) -> StoredRun:
+        events = self.events
+        if not self.has_ended:
+            head = RunStarted(run_id=self.run_id, thread_id=thread_id, messages=self.messages or ())
+            events = prepend_head([head], events)
         row = (self.log_id, self.run_id, self.agent, self.began, self.has_ended or None)
         return build_run(row, list(events))
 

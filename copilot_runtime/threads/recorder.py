@@ -315,7 +315,8 @@ class GroupCommit:
         self._flusher: asyncio.Task[None] | None = None
         self._next_write = 0.0
         self._loaded_until = 0.0
-        """The loop time at which the shares of all committed events have passed."""
+        """The loop time at which the shares of all committed events have passed, at most an
+        interval after those of a burst."""
 
     def add(self, run: Recording, event: Event, deferred: bool = False) -> None:
         """Queue an event of a run."""
@@ -397,9 +398,13 @@ class GroupCommit:
     def _plan_next_write(self, count: int) -> None:
         """Set the earliest time of the commit after that of `count` events, which begins now."""
         now = self._last_dequeue
-        load = max(self._loaded_until - now, 0.0) + count * _EVENT_SECONDS
-        self._loaded_until = now + min(load, _BURST_SECONDS + self.interval)
-        self._next_write = now + (self.interval if load > _BURST_SECONDS else 0.0)
+        load = count * _EVENT_SECONDS
+        if self._loaded_until > now:
+            load += self._loaded_until - now
+        if load > _BURST_SECONDS:
+            load = min(load, _BURST_SECONDS + self.interval)
+            self._next_write = now + self.interval
+        self._loaded_until = now + load
 
     def _release_room(self) -> None:
         if self._room is not None:

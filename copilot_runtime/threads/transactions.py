@@ -18,6 +18,7 @@ from copilot_runtime.threads.log_ids import (
     LogStatus,
     build_deletion_error,
     build_duplicate_error,
+    collect_generated_names,
     collect_names,
     digest_request,
     index_by_name,
@@ -243,7 +244,7 @@ async def write_segments(
     ended: list[EndedRun] = []
     for place, segment in segments:
         if (log := segment.whole) is not None:
-            ended.append(EndedRun(place, compact(log), collect_names(log)))
+            ended.append(EndedRun(place, compact(log), collect_generated_names(log)))
         elif segment.events:
             parts.append((place, segment.events))
     await db.write(now, parts, ended)
@@ -520,7 +521,7 @@ async def _end_dead_runs(
     dead: list[DeadRun] = []
     for place in places:
         log = complete_log(await _read_head(db, place), events[place])
-        if await end_run(db, server, EndedRun(place, log, collect_names(log)), now=now):
+        if await end_run(db, server, EndedRun(place, log, collect_generated_names(log)), now=now):
             dead.append(await _read_dead_run(db, place))
     return dead
 

@@ -17,8 +17,10 @@ from copilot_runtime.api.events import (
     Interrupt,
     RunFailed,
     RunFinished,
+    RunStarted,
     TextMessageContent,
     TextMessageEnd,
+    TextMessageStart,
 )
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.transports.graphql.outputs import (
@@ -29,19 +31,17 @@ from copilot_runtime.transports.graphql.outputs import (
 )
 from copilot_runtime.transports.graphql.plan import (
     STREAMED,
-    Field,
     Plan,
-    project,
-    project_field,
+    Projection,
     project_value,
 )
 from copilot_runtime.transports.graphql.types import message_status, response_status
 
+_MORE = b',"hasNext":true}'
+_LAST = b',"hasNext":false}'
 _NO_MORE = b'{"hasNext":false}'
-_PIECE = b'{"incremental":[{"items":[%b],"path":%b%d]}],"hasNext":true}'
-
-_LATE_FIELDS = {"runId", "extensions"}
-"""Fields of the response that may be unknown until the run has started."""
+_ITEMS = b'{"incremental":[{"items":[%b],"path":%b%d]}]' + _MORE
+_DATA = b'{"incremental":[{"data":%b,"path":%b]}]' + _MORE
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Open:
     output: BaseMessageOutput
     path: bytes
     tail: bytes | None
-    deferred: Sequence[Field]
+    deferred: Projection
     count: int = 0
 
 
@@ -64,27 +64,21 @@ class Encoder:
     def __init__(self, plan: Plan, response: CopilotResponse) -> None:
         self._plan = plan
         self._response = response
-        self._root = b'["' + plan.key.encode() + b'"'
         self._open: dict[str, _Open] = {}
         self._messages = 0
         self._meta_events = 0
-        self._patches: list[bytes] = []
+        self._payloads: list[bytes] = []
         self._pieces: list[bytes] = []
         self._growing: _Open | None = None
         self.ended = False
 
     def begin(self, extensions: Mapping[str, Any] | None = None) -> bytes:
         """Return the first payload: the head of the response, with empty lists."""
-        head = {
-            field.key: []
-            if field in (self._plan.messages, self._plan.meta_events)
-            else project_field(field, self._response)
-            for field in self._plan.head
-        }
+        head = self._plan.head.project(self._response)
         more = {"extensions": extensions} if extensions else {}
         return dumps({"data": {self._plan.key: head}, **more, "hasNext": True})
 
-    def feed(self, events: Sequence[Event]) -> list[bytes]:
+    def feed(self, events: Sequence[Event]) -> Sequence[bytes]:
         """Return the payloads for a batch of events, to be sent in one write.
 
         Each patch is a separate payload, so that a client shows each step of the answer; only
@@ -95,41 +89,43 @@ class Encoder:
         for event in events:
             self._encode(event)
         self._flush()
-        patches, self._patches = self._patches, []
-        payloads = [b'{"incremental":[%b],"hasNext":true}' % patch for patch in patches]
+        payloads, self._payloads = self._payloads, []
         if self.ended:
-            last = b'{"incremental":[%b],"hasNext":false}' % patches[-1] if patches else _NO_MORE
+            last = payloads[-1].removesuffix(_MORE) + _LAST if payloads else _NO_MORE
             payloads[-1:] = [last]
         return payloads
 
-    def _encode_piece(self, event: TextMessageContent) -> list[bytes]:
+    def _encode_piece(self, event: TextMessageContent) -> Sequence[bytes]:
         """Return the payload for one chunk of text: that of `feed`, in fewer steps."""
         message = self._open.get(event.message_id)
         if message is None or message.tail is None:
-            return []
-        payload = _PIECE % (dumps(event.content), message.tail, message.count)
+            return ()
+        payload = _ITEMS % (dumps(event.content), message.tail, message.count)
         message.count += 1
-        return [payload]
+        return (payload,)
 
     def _encode(self, event: Event) -> None:
-        match event:
-            case TextMessageContent(message_id=key, content=piece):
-                self._add_piece(key, piece)
-            case ActionExecutionArgs(call_id=key, delta=piece):
-                self._add_piece(key, piece)
-            case TextMessageEnd(message_id=key):
-                self._end_message(key, None)
-            case ActionExecutionEnd(call_id=key):
-                self._end_message(key, None)
+        match event:  # those of every chat first
+            case TextMessageContent():
+                self._add_piece(event.message_id, event.content)
+            case TextMessageStart():
+                self._begin_message(event)
+            case TextMessageEnd():
+                self._end_message(event.message_id, None)
+            case RunFinished() | RunFailed():
+                self._end_response(event)
+            case RunStarted():
+                pass  # the first payload has its ids
+            case ActionExecutionArgs():
+                self._add_piece(event.call_id, event.delta)
+            case ActionExecutionEnd():
+                self._end_message(event.call_id, None)
             case Interrupt():
                 self._add_meta_event(event)
             case Custom():
                 self._add_custom(event)
-            case RunFinished() | RunFailed():
-                self._end_response(event)
             case _:
-                if (message := build_message(event)) is not None:
-                    self._begin_message(message)
+                self._begin_message(event)
 
     def _add_piece(self, key: str, piece: str) -> None:
         message = self._open.get(key)
@@ -143,44 +139,40 @@ class Encoder:
     def _flush(self) -> None:
         """Build one patch from the buffered chunks of one message, one item each."""
         message, pieces = self._growing, self._pieces
-        if message is None or not pieces:
+        if message is None:
             return
         assert message.tail is not None
-        self._patches.append(
-            b'{"items":[%b],"path":%b%d]}' % (b",".join(pieces), message.tail, message.count)
-        )
+        self._payloads.append(_ITEMS % (b",".join(pieces), message.tail, message.count))
         message.count += len(pieces)
         self._pieces = []
         self._growing = None
 
-    def _begin_message(self, output: BaseMessageOutput) -> None:
-        self._flush()
-        field = self._plan.messages
-        if field is None or field.selection is None:
+    def _begin_message(self, event: Event) -> None:
+        """Add the message that an event starts, if it does."""
+        output, messages = build_message(event), self._plan.messages
+        if output is None or messages is None:
             return
+        self._flush()
         if output.id in self._open:  # a reused id starts a new message
             self._end_message(output.id, None)
         type_name = type(output).__name__
-        path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._messages)
+        parts = messages.selection[type_name]
+        item = parts.initial.encode(output)
+        self._payloads.append(_ITEMS % (item, messages.path, self._messages))
+        path = b"%b%d" % (messages.path, self._messages)
         self._messages += 1
-        streamed = STREAMED.get(type_name)
-        fields = field.selection.initial[type_name]
-        item = {
-            one.key: [] if one.name == streamed else project_field(one, output) for one in fields
-        }
-        self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
-        key = next((one.key for one in fields if one.name == streamed), None)
-        tail = None if key is None else b'%b,"%b",' % (path, key.encode())
-        self._open[output.id] = _Open(output, path, tail, field.selection.deferred[type_name])
-        if streamed is None:
+        tail = None if parts.stream is None else path + parts.stream
+        self._open[output.id] = _Open(output, path, tail, parts.deferred)
+        if type_name not in STREAMED:
             self._end_message(output.id, None)
 
     def _end_message(self, key: str, last: RunFinished | RunFailed | None) -> None:
         self._flush()
         message = self._open.pop(key, None)
-        if message is not None:
+        if message is not None and not message.deferred.is_empty:
             status = message_status(last, message.output.failure)
-            self._add_data(message.deferred, message.output, message.path, status)
+            data = message.deferred.encode(message.output, status)
+            self._payloads.append(_DATA % (data, message.path))
 
     def _add_custom(self, event: Custom) -> None:
         """Add the ids of an assistant's conversation, which are unknown at the first payload.
@@ -191,29 +183,23 @@ class Encoder:
             return
         self._response = found
         self._flush()
-        fields = [field for field in self._plan.head if field.name in _LATE_FIELDS]
-        self._add_data(fields, found, self._root)
+        if not self._plan.late.is_empty:
+            self._payloads.append(_DATA % (self._plan.late.encode(found), self._plan.path))
 
     def _add_meta_event(self, event: Interrupt) -> None:
         self._flush()
-        field = self._plan.meta_events
-        if field is None or field.selection is None:
+        stream = self._plan.meta_events
+        if stream is None:
             return
-        data = dumps(project_value(field, build_meta_event(event)))
-        path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._meta_events)
-        self._patches.append(b'{"items":[%b],"path":%b]}' % (data, path))
+        data = dumps(project_value(stream.selection, build_meta_event(event)))
+        self._payloads.append(_ITEMS % (data, stream.path, self._meta_events))
         self._meta_events += 1
 
     def _end_response(self, last: RunFinished | RunFailed) -> None:
         for key in [*self._open]:
             self._end_message(key, last)
-        self._add_data(self._plan.deferred, self._response, self._root, response_status(last))
+        plan = self._plan
+        if not plan.deferred.is_empty:
+            data = plan.deferred.encode(self._response, response_status(last))
+            self._payloads.append(_DATA % (data, plan.path))
         self.ended = True
-
-    def _add_data(
-        self, fields: Sequence[Field], owner: object, path: bytes, status: object = None
-    ) -> None:
-        """Add a patch with deferred data of a message or of the response."""
-        if fields:
-            data = dumps(project(fields, owner, status))
-            self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))

@@ -7,11 +7,10 @@ All other operations (conditions, labels, initial counts, another arrangement of
 run on graphql-core, in the same dialect.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from graphql import (
@@ -20,7 +19,9 @@ from graphql import (
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
+    GraphQLEnumType,
     GraphQLInterfaceType,
+    GraphQLNamedType,
     GraphQLObjectType,
     GraphQLSchema,
     GraphQLUnionType,
@@ -32,13 +33,13 @@ from graphql import (
     get_named_type,
     get_operation_ast,
 )
-from strawberry.types import get_object_definition
+from strawberry.schema.schema_converter import GraphQLCoreConverter
 
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.transports.graphql.types import (
     PendingResponseStatus,
     SuccessMessageStatus,
     SuccessResponseStatus,
-    graphql_name,
     iso,
 )
 
@@ -50,35 +51,109 @@ _SUCCESS = SuccessMessageStatus()
 _CONSTANT = {SuccessMessageStatus, SuccessResponseStatus, PendingResponseStatus}
 """Statuses that always have the same values."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)  # a cache key, hashed by identity
-class Field:
-    """A selected field: its key in the response, its name, and the fields below it."""
-
-    key: str
-    name: str
-    selection: "Selection | None" = None
+Read = Callable[[Any], Any]
+"""Returns the value of a field of an object of `outputs.py` or `types.py`, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The selected fields of an object, by the name of its type."""
+class Field:
+    """A selected field: its key in the response, its name, and the fields below it.
 
-    initial: dict[str, Sequence[Field]]
-    deferred: dict[str, Sequence[Field]]
+    Its value is `read` from an object, or `constant`. A status has neither: the events of the run
+    determine it.
+    """
+
+    key: str
+    name: str
+    selection: "Selection"
+    constant: Any = None
+    read: Read | None = None
+
+
+class Projection:
+    """Builds the JSON of the selected fields of one type: prepared, except for what varies."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self.is_empty = not fields
+        self._template = {field.key: field.constant for field in fields}
+        self._reads = [(field.key, field.read) for field in fields if field.read is not None]
+        self._statuses = [
+            (field.key, field.selection) for field in fields if field.name == "status"
+        ]
+
+    def project(self, owner: object, status: object = _SUCCESS) -> dict[str, Any]:
+        """Return the selected fields of an object; `status` is the object's status."""
+        found = {**self._template}
+        for key, read in self._reads:
+            found[key] = read(owner)
+        for key, selection in self._statuses:
+            found[key] = project_value(selection, status)
+        return found
+
+    def encode(self, owner: object, status: object = _SUCCESS) -> bytes:
+        """Return the JSON text of `project`."""
+        if self._reads or type(status) not in _CONSTANT:
+            return dumps(self.project(owner, status))
+        return _encode_constant(self, type(status))
+
+
+@lru_cache(maxsize=1024)
+def _encode_constant(projection: Projection, status: type) -> bytes:
+    """Return the JSON text of a projection whose object always has the same values."""
+    return dumps(projection.project(None, status()))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The selected fields of one type: the `initial` ones, and those that are `deferred`.
+
+    `stream` is the end of the path of its streamed field, if that is selected.
+    """
+
+    initial: Projection
+    deferred: Projection
+    stream: bytes | None = None
+
+
+Selection = Mapping[str, Parts]
+"""The selected fields of an object, by the name of its type."""
+
+
+def project_value(selection: Selection, value: Any) -> Any:
+    """Return the selected fields of a field's value, all at once: none of them is deferred."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        items: list[Any] = value
+        return [project_value(selection, item) for item in items]
+    return selection[type(value).__name__].initial.project(value)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedList:
+    """A streamed list of the response: the path of its items, up to the index, and their fields."""
+
+    path: bytes
+    selection: Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of one `generateCopilotResponse`: its variables, response key and fields."""
+    """The plan of one `generateCopilotResponse`: its variables, response key and fields.
+
+    `path` is that of the response, without its end. `late` are the fields of the `head` that may
+    be unknown until the run has started.
+    """
 
     key: str
     data: str
     properties: str | None
-    head: Sequence[Field]
-    deferred: Sequence[Field]
-    messages: Field | None
-    meta_events: Field | None
+    path: bytes
+    head: Projection
+    late: Projection
+    deferred: Projection
+    messages: StreamedList | None
+    meta_events: StreamedList | None
 
 
 def compile_plan(
@@ -92,52 +167,6 @@ def compile_plan(
         return _Compiler(schema, document).compile_operation(operation)
     except _NoPlan:
         return None
-
-
-def project_value(field: Field, value: Any) -> dict[str, Any]:
-    """Return the selected fields of a field's value, all at once: none of them is deferred."""
-    assert field.selection is not None
-    return project(field.selection.initial[type(value).__name__], value)
-
-
-def project(fields: Iterable[Field], owner: Any, status: object = _SUCCESS) -> dict[str, Any]:
-    """Return the selected fields of an object of `outputs.py` or `types.py`."""
-    return {field.key: project_field(field, owner, status) for field in fields}
-
-
-def project_field(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
-    """Return the value of a field of such an object; `status` is the object's status."""
-    if field.name == "__typename":
-        return type(owner).__name__
-    if field.name in {"content", "arguments"}:
-        return [owner.whole]  # only complete messages are projected with their text
-    if field.name == "status":
-        if type(status) in _CONSTANT:
-            return _project_constant(field, type(status))
-        return project_value(field, status)
-    value = getattr(owner, _attributes(type(owner))[field.name])
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return iso(value)
-    if field.selection is None or value is None:
-        return value
-    if isinstance(value, list):
-        items: list[Any] = value
-        return [project_value(field, item) for item in items]
-    return project_value(field, value)
-
-
-@lru_cache(maxsize=1024)
-def _project_constant(field: Field, status: type) -> dict[str, Any]:
-    """Return the selected fields of a constant status."""
-    return project_value(field, status())
-
-
-@cache
-def _attributes(cls: type) -> Mapping[str, str]:
-    definition = get_object_definition(cls, strict=True)
-    return {graphql_name(item.python_name): item.python_name for item in definition.fields}
 
 
 class _NoPlan(Exception):
@@ -171,39 +200,56 @@ class _Compiler:
             or not isinstance(properties, VariableNode | None)
         ):
             raise _NoPlan
-        selection = self._compile_selection([root.selection_set], ["CopilotResponse"], streams=True)
-        head = selection.initial["CopilotResponse"]
+        key = root.alias.value if root.alias else root.name.value
+        path = b'["%b"' % key.encode()
+        head, deferred = self._compile_type([root.selection_set], "CopilotResponse", streams=True)
+        streams = {
+            field.name: StreamedList(b'%b,"%b",' % (path, field.key.encode()), field.selection)
+            for field in head
+            if field.name in _STREAMS["CopilotResponse"]
+        }
         return Plan(
-            key=root.alias.value if root.alias else root.name.value,
+            key=key,
             data=data.name.value,
             properties=properties.name.value if properties else None,
-            head=head,
-            deferred=selection.deferred["CopilotResponse"],
-            messages=next((item for item in head if item.name == "messages"), None),
-            meta_events=next((item for item in head if item.name == "metaEvents"), None),
+            path=path,
+            head=Projection(head),
+            late=Projection([field for field in head if field.name in _LATE_FIELDS]),
+            deferred=Projection(deferred),
+            messages=streams.get("messages"),
+            meta_events=streams.get("metaEvents"),
         )
 
     def _compile_selection(
-        self, sets: Iterable[SelectionSetNode | None], types: Iterable[str], *, streams: bool
+        self, sets: Sequence[SelectionSetNode | None], types: Iterable[str], *, streams: bool
     ) -> Selection:
-        sets = [item for item in sets if item is not None]
-        selection = Selection({}, {})
+        selection: dict[str, Parts] = {}
         for name in types:
-            initial: _Nodes = {}
-            deferred: _Nodes = {}
-            for item in sets:
+            now, later = self._compile_type(sets, name, streams=streams)
+            keys = [field.key for field in now if field.name == STREAMED.get(name)]
+            stream = b',"%b",' % keys[0].encode() if keys else None
+            selection[name] = Parts(Projection(now), Projection(later), stream)
+        return selection
+
+    def _compile_type(
+        self, sets: Iterable[SelectionSetNode | None], name: str, *, streams: bool
+    ) -> tuple[Sequence[Field], Sequence[Field]]:
+        """Return the initial and the deferred fields of a type."""
+        initial: _Nodes = {}
+        deferred: _Nodes = {}
+        for item in sets:
+            if item is not None:
                 for key, node, is_deferred in self._collect(item, name):
                     (deferred if is_deferred else initial).setdefault(key, []).append(node)
-            if not streams:  # written at once, including deferred fields
-                initial, deferred = _merge(initial, deferred), {}
-            _check_split(initial, deferred)
-            now = [self._compile_field(*item, name, streams) for item in initial.items()]
-            later = [self._compile_field(*item, name, streams=False) for item in deferred.items()]
-            later = [it for it in later if it.name == "__typename" or it.key not in initial]
-            if streams:
-                _check_parts(now, later, _STREAMS.get(name, ()))
-            selection.initial[name], selection.deferred[name] = now, later
-        return selection
+        if not streams:  # written at once, including deferred fields
+            initial, deferred = _merge(initial, deferred), {}
+        _check_split(initial, deferred)
+        now = [self._compile_field(*item, name, streams) for item in initial.items()]
+        later = [self._compile_field(*item, name, streams=False) for item in deferred.items()]
+        later = [it for it in later if it.name == "__typename" or it.key not in initial]
+        if streams:
+            _check_parts(now, later, _STREAMS.get(name, ()))
+        return now, later
 
     def _collect(
         self, selection_set: SelectionSetNode, type_name: str, *, deferred: bool = False
@@ -235,19 +281,24 @@ class _Compiler:
             if streamed != must_stream and streams:
                 raise _NoPlan
         if name == "__typename":
-            return Field(key, name)
+            return Field(key, name, {}, constant=type_name)
         parent = self.schema.get_type(type_name)
         assert isinstance(parent, GraphQLObjectType)
-        inner = get_named_type(parent.fields[name].type)
-        types = self._possible_types(inner.name)
-        if not types:
-            return Field(key, name)
-        nested = self._compile_selection(
+        field = parent.fields[name]
+        inner = get_named_type(field.type)
+        selection = self._compile_selection(
             [node.selection_set for node in nodes],
-            types,
+            self._possible_types(inner.name),
             streams=streams and type_name == "CopilotResponse" and name == "messages",
         )
-        return Field(key, name, nested)
+        if must_stream:
+            return Field(key, name, selection, constant=[])
+        if name == "status":
+            return Field(key, name, selection)
+        if STREAMED.get(type_name) == name:
+            return Field(key, name, selection, read=_read_whole)
+        attribute = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].python_name
+        return Field(key, name, selection, read=_make_reader(attribute, inner, selection))
 
     def _possible_types(self, type_name: str) -> Sequence[str]:
         """Return the names of the object types that implement or belong to a type."""
@@ -275,6 +326,26 @@ _STREAMS: Mapping[str, Sequence[str]] = {
     **{type_name: (field,) for type_name, field in STREAMED.items()},
 }
 """The fields that must have @stream in a plan."""
+
+_LATE_FIELDS = {"runId", "extensions"}
+"""Fields of the response that may be unknown until the run has started."""
+
+
+def _make_reader(attribute: str, kind: GraphQLNamedType, selection: Selection) -> Read:
+    """Return a reader of an attribute whose values have this type, perhaps in a list."""
+    if isinstance(kind, GraphQLEnumType):
+        return attrgetter(f"{attribute}.value")
+    read = attrgetter(attribute)
+    if kind.name == "DateTimeISO":
+        return lambda owner: iso(read(owner))
+    if selection:
+        return lambda owner: project_value(selection, read(owner))
+    return read
+
+
+def _read_whole(message: Any) -> list[str]:
+    """Return the text of a complete message: the value of its streamed field."""
+    return [message.whole]
 
 
 def _check_parts(now: Sequence[Field], later: Sequence[Field], streams: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ following delimiter; with delimiters first, everything would be shown one part l
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,10 @@ class GraphQLResponse:
         """Add a run's trace id to the headers, and return it as extensions, if requested."""
         asks = properties if isinstance(properties, dict) else {}
         trace_id = trace_ids.find_trace_id(run, self._request.headers, asks)
+        if not trace_id:
+            return {}
         self._headers = {**self._headers, **trace_ids.build_headers(trace_id, self._request)}
-        return {"trace": {"traceId": trace_id}} if trace_id else {}
+        return {"trace": {"traceId": trace_id}}
 
     def require_stream(self) -> "Framing":
         """Return the framing for a stream: multipart if accepted, else server-sent events.
@@ -107,34 +109,9 @@ class GraphQLResponse:
         errors = [{"message": error.message, "extensions": {"code": error.code}}]
         await self.json({"errors": errors}, error.status, error.headers)
 
-    @asynccontextmanager
-    async def stream(self) -> AsyncGenerator["PayloadStream", None]:
-        """Begin a streamed response; after an error, it stays incomplete. See `require_stream`."""
-        framing = self.require_stream()
-        async with self._request.stream(framing.content_type, headers=self._headers) as stream:
-            yield PayloadStream(stream, framing)
-
-
-class PayloadStream:
-    """A streamed response: sends payloads in its framing."""
-
-    def __init__(self, stream: Stream, framing: "Framing") -> None:
-        self._stream = stream
-        self._framing = framing
-        self._opening = framing.opening
-
-    async def send(self, *payloads: bytes, last: bool = False) -> None:
-        """Write payloads of JSON bytes at once. With `last`, the body ends after them."""
-        if len(payloads) == 1 and not (last or self._opening):
-            await self._stream.write(self._framing.part(payloads[0]))
-            return
-        parts = [self._framing.part(payload) for payload in payloads]
-        if self._opening:
-            parts.insert(0, self._opening)
-            self._opening = b""
-        if last:
-            parts.append(self._framing.closing)
-        await self._stream.write(parts[0] if len(parts) == 1 else b"".join(parts), last=last)
+    def stream(self, framing: "Framing") -> AbstractAsyncContextManager[Stream]:
+        """Begin a streamed response on entry; after an error, it stays incomplete."""
+        return self._request.stream(framing.content_type, headers=self._headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +122,15 @@ class Framing:
     opening: bytes
     part: Callable[[bytes], bytes]
     closing: bytes
+
+    def begin(self, payload: bytes) -> bytes:
+        """Return the beginning of a body, with its first payload."""
+        return self.opening + self.part(payload)
+
+    def join(self, payloads: Sequence[bytes], *, last: bool) -> bytes:
+        """Return payloads that are written at once. With `last`, the body ends after them."""
+        body = b"".join(map(self.part, payloads))
+        return body + self.closing if last else body
 
 
 def _multipart_part(payload: bytes) -> bytes:

@@ -155,7 +155,7 @@ class GraphQLServer:
         response: GraphQLResponse,
     ) -> None:
         """Execute a planned document: start the run and stream its log."""
-        response.require_stream()
+        framing = response.require_stream()
         try:
             run = await start_run(context, data, properties)
             log = run.follow()
@@ -168,11 +168,12 @@ class GraphQLServer:
             return
         encoder = Encoder(plan, build_response(run))
         extensions = response.add_trace(run, properties)
-        async with response.stream() as stream, aclosing(log) as batches:
-            await stream.send(encoder.begin(extensions))
+        async with response.stream(framing) as stream, aclosing(log) as batches:
+            await stream.write(framing.begin(encoder.begin(extensions)))
             async for _, events in batches:
                 if payloads := encoder.feed(events):
-                    await stream.send(*payloads, last=encoder.ended)
+                    last = encoder.ended
+                    await stream.write(framing.join(payloads, last=last), last=last)
 
     async def _execute_document(
         self,
@@ -202,14 +203,17 @@ class GraphQLServer:
             await response.json({**body, **more}, status)
             return
         assert isinstance(result, ExperimentalIncrementalExecutionResults)
-        dialect = PathDialect()
+        framing, dialect = response.require_stream(), PathDialect()
         async with (
-            response.stream() as stream,
+            response.stream(framing) as stream,
             aclosing(result.subsequent_results) as results,
         ):
-            await stream.send(dumps({**dialect.first(result.initial_result), **more}))
+            first = {**dialect.first(result.initial_result), **more}
+            await stream.write(framing.begin(dumps(first)))
             async for later in results:
-                await stream.send(dumps(dialect.next(later)), last=not later.has_next)
+                last = not later.has_next
+                body = framing.join([dumps(dialect.next(later))], last=last)
+                await stream.write(body, last=last)
 
     async def _answer_socket(self, scope: Scope, request: Request, context: Context) -> None:
         from copilot_runtime.transports.graphql.websocket import close_when_idle  # as below

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphql import DocumentNode
-
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents
-from copilot_runtime.transports.graphql.inputs import check_inputs, find_inputs
+from copilot_runtime.transports.graphql.inputs import check_inputs
+from copilot_runtime.transports.graphql.operation import Operation
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services
 
@@ -39,11 +38,9 @@ class Context:
     operations: int = 0
     """Number of active operations, over a WebSocket."""
 
-    def check_size(
-        self, document: DocumentNode, operation_name: str | None, variables: Mapping[str, Any]
-    ) -> None:
+    def check_size(self, operation: Operation, variables: Mapping[str, Any]) -> None:
         """Raise `LimitExceeded` for variables that exceed the limits on messages and items."""
-        inputs = find_inputs(document, operation_name, variables)
+        inputs = operation.select_inputs(variables)
         check_inputs(inputs, max_messages=self.max_messages, max_items=self.max_items)
 
     def count_field(self, part: str, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Parse, validate and plan GraphQL documents, with a cache, and find the scopes that they need.
+"""Parse, validate and plan GraphQL documents, with a cache.
 
 Parsing and validating the v1 client's document takes 5 ms, more than everything else in a short
 chat together, but clients only send a few different documents. Other documents may take longer, so
@@ -6,7 +6,7 @@ they are parsed one at a time in a separate thread, without blocking other reque
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,16 +29,14 @@ from graphql import (
     SelectionSetNode,
     ValidationContext,
     ValidationRule,
-    get_operation_ast,
     is_introspection_type,
     parse,
     specified_rules,
     validate,
 )
 
-from copilot_runtime.api.identity import USER_SCOPES, Identity
+from copilot_runtime.transports.graphql.operation import Operation, list_operations
 from copilot_runtime.transports.graphql.plan import Plan, compile_plan
-from copilot_runtime.transports.request import Request
 
 _CACHE_SIZE = 64
 """Size of the LRU cache of documents. One takes up to 1 MB."""
@@ -52,11 +50,15 @@ _MAX_ROOT_FIELDS = 4
 
 @dataclass(slots=True)
 class Document:
-    """A parsed document, or its syntax and validation `errors`."""
+    """A parsed document, or its syntax and validation `errors`.
+
+    `operations` are by name; for a request without a name, the only one is also under `None`.
+    """
 
     node: DocumentNode | None
     errors: list[GraphQLError] = field(default_factory=list[GraphQLError])
     parsed: bool = True
+    operations: Mapping[str | None, Operation] = field(default_factory=dict[str | None, Operation])
     plans: dict[str | None, Plan | None] = field(default_factory=dict[str | None, Plan | None])
 
 
@@ -143,7 +145,8 @@ class Documents:
             return Document(None, [error], parsed=False)
         if errors := self._limits(node):  # before validation, which is slow for large documents
             return Document(None, errors)
-        return Document(node, validate(self.schema, node, self._rules, max_errors=20))
+        errors = validate(self.schema, node, self._rules, max_errors=20)
+        return Document(node, errors, operations=list_operations(node))
 
     def _limits(self, document: DocumentNode) -> list[GraphQLError]:
         measure = _Measure(document)
@@ -284,65 +287,3 @@ class IntrospectionLimitsRule(ValidationRule):
         """Return whether the visited node is inside a selection of an introspection type."""
         parent = self.context.get_parent_type()
         return parent is not None and is_introspection_type(parent)
-
-
-_SCOPES: Mapping[str, str] = {
-    "hello": "",
-    "availableAgents": "",
-    "generateCopilotResponse": "runs:start",
-    "stopCopilotResponse": "runs:start",
-    "loadAgentState": "threads:read",
-}
-"""Root field → required scope; empty if none is required."""
-
-
-def require_scopes(document: DocumentNode, operation_name: str | None, identity: Identity) -> None:
-    """Raise `Forbidden` if a field of an operation needs a scope that the caller lacks."""
-    if identity.permissions >= USER_SCOPES:
-        return  # the usual case; operator data checks its own scope
-    operation = get_operation_ast(document, operation_name)
-    if operation is None:
-        return
-    fragments = _find_fragments(document)
-    other = "data:write" if operation.operation is OperationType.MUTATION else "data:read"
-    for name in _list_fields(operation.selection_set, fragments):
-        scope = _SCOPES.get(name, "" if name.startswith("__") else other)
-        if scope:
-            identity.require(scope)
-
-
-def name_operation(document: DocumentNode, operation_name: str | None, request: Request) -> None:
-    """Record in a request which operation it executes, for the audit log."""
-    operation = get_operation_ast(document, operation_name)
-    if operation is None:
-        return
-    fragments = _find_fragments(document)
-    names = [*dict.fromkeys(_list_fields(operation.selection_set, fragments))]
-    request.action = f"{operation.operation.value} {', '.join(names[:5])}"
-    request.is_read = operation.operation is OperationType.QUERY
-    request.starts_run = names == ["generateCopilotResponse"]
-
-
-def _find_fragments(document: DocumentNode) -> dict[str, SelectionSetNode]:
-    return {
-        item.name.value: item.selection_set
-        for item in document.definitions
-        if isinstance(item, FragmentDefinitionNode)
-    }
-
-
-def _list_fields(
-    selection_set: SelectionSetNode, fragments: dict[str, SelectionSetNode]
-) -> Iterator[str]:
-    """Yield the names of fields; `fragments` is emptied, so that each is expanded only once."""
-    for node in selection_set.selections:
-        match node:
-            case FieldNode():
-                yield node.name.value
-            case InlineFragmentNode():
-                yield from _list_fields(node.selection_set, fragments)
-            case FragmentSpreadNode():
-                if (spread := fragments.pop(node.name.value, None)) is not None:
-                    yield from _list_fields(spread, fragments)
-            case _:
-                raise AssertionError("a selection has fields and fragments")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import orjson
 import strawberry
-from graphql import DocumentNode, get_operation_ast, print_ast
 from strawberry import UNSET
 from strawberry.types import get_object_definition
 
@@ -225,20 +224,6 @@ class LoadAgentStateInput:
     agent_name: str
 
 
-def find_inputs(
-    document: DocumentNode, operation_name: str | None, variables: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the input types of an operation's variables, except for arbitrary JSON."""
-    operation = get_operation_ast(document, operation_name)
-    definitions = operation.variable_definitions or () if operation else ()
-    return {
-        name: variables[name]
-        for definition in definitions
-        if (name := definition.variable.name.value) in variables
-        and print_ast(definition.type).strip("[]!") not in _JSON
-    }
-
-
 def check_inputs(inputs: Mapping[str, Any], *, max_messages: int, max_items: int) -> None:
     """Raise `LimitExceeded` for more messages or other items than allowed.
 
@@ -262,8 +247,6 @@ def check_inputs(inputs: Mapping[str, Any], *, max_messages: int, max_items: int
 
 _MOST_FIELDS = 100
 """Limit of the fields of an input; the largest input type has thirteen."""
-
-_JSON = ("JSON", "JSONObject")
 
 
 def read_input(value: Any) -> GenerateCopilotResponseInput | None:

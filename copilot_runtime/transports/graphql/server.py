@@ -8,18 +8,11 @@ Both write the same dialect.
 import inspect
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from graphql import (
-    DocumentNode,
-    ExecutionResult,
-    ExperimentalIncrementalExecutionResults,
-    OperationType,
-    get_operation_ast,
-)
+from graphql import ExecutionResult, ExperimentalIncrementalExecutionResults, OperationType
 from graphql.execution import experimental_execute_incrementally
 from starlette.types import Scope
 
@@ -28,15 +21,11 @@ from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
-from copilot_runtime.transports.graphql.documents import (
-    Document,
-    Documents,
-    name_operation,
-    require_scopes,
-)
+from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
 from copilot_runtime.transports.graphql.errors import build_root_error, format_error, format_errors
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
+from copilot_runtime.transports.graphql.operation import Operation
 from copilot_runtime.transports.graphql.plan import Plan
 from copilot_runtime.transports.graphql.response import GraphQLResponse, PathDialect
 from copilot_runtime.transports.graphql.schema import (
@@ -99,20 +88,20 @@ class GraphQLServer:
     async def _respond(self, request: Request, context: Context) -> None:
         response = GraphQLResponse(request)
         try:
-            operation = await read_request(request)
-            document = await self._documents.get(operation.query)
+            sent = await read_request(request)
+            document = await self._documents.get(sent.query)
+            operation = document.operations.get(sent.operation_name)
             if document.errors:  # nothing is executed, and its names are arbitrary
                 request.is_read = True
-            elif document.node is not None:
-                name_operation(document.node, operation.operation_name, request)
+            elif operation is not None:
+                operation.describe(request)
             if document.node is not None:
-                reads_only = request.method == "GET"
-                _check_operation(document.node, operation.operation_name, reads_only=reads_only)
-            if document.errors:
+                _check_operation(operation, reads_only=request.method == "GET")
+            if document.errors or operation is None:
                 code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
                 await response.json(format_errors(document.errors, code), 400)
                 return
-            work = self._execute(operation, document, context, response)
+            work = self._execute(sent, document, operation, context, response)
             await run_until_disconnect(work, request.receive, context.stop_runs)
         except BadRequest as error:
             await response.refuse(error)
@@ -121,23 +110,20 @@ class GraphQLServer:
         self,
         request: "GraphQLRequest",
         document: Document,
+        operation: Operation,
         context: Context,
         response: GraphQLResponse,
     ) -> None:
         plan = self._documents.plan(document, request.operation_name)
-        if document.node is not None:
-            try:
-                require_scopes(document.node, request.operation_name, context.caller.identity)
-            except Forbidden as error:
+        try:
+            operation.require_scopes(context.caller.identity)
+            if request.size > _LARGE:
+                context.check_size(operation, request.variables)
+        except (Forbidden, LimitExceeded) as error:
+            if isinstance(error, Forbidden):
                 context.request.refusal = error
-                await response.fail(error, plan.key if plan else None)
-                return
-        if request.size > _LARGE and document.node is not None:
-            try:
-                context.check_size(document.node, request.operation_name, request.variables)
-            except LimitExceeded as error:
-                await response.fail(error, plan.key if plan else None)
-                return
+            await response.fail(error, plan.key if plan else None)
+            return
         if plan is not None:
             data = read_input(request.variables.get(plan.data))
             properties = request.variables.get(plan.properties or "")
@@ -229,18 +215,17 @@ class GraphQLServer:
         return Socket(self._max_values, self._modules)
 
 
-def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:
+def _check_operation(operation: Operation | None, *, reads_only: bool) -> None:
     """Raise `BadRequest` for an operation that is missing or not allowed over this method."""
-    operation = get_operation_ast(document, name)
     if operation is None:
         raise BadRequest(
             "Could not determine what operation to execute.", code="OPERATION_RESOLUTION_FAILURE"
         )
-    if operation.operation is OperationType.SUBSCRIPTION:
+    if operation.kind is OperationType.SUBSCRIPTION:
         raise BadRequest(
             "Subscriptions are answered over WebSockets (graphql-transport-ws) at this URL."
         )
-    if reads_only and operation.operation is not OperationType.QUERY:
+    if reads_only and operation.kind is not OperationType.QUERY:
         raise BadRequest(
             "Can only perform a mutation operation from a POST request.", 405, allow="POST"
         )
@@ -259,12 +244,11 @@ def _build_body(result: ExecutionResult) -> tuple[Mapping[str, Any], int]:
 _PARAMETERS = {"query", "operationName", "variables", "extensions"}
 
 
-@dataclass(frozen=True, slots=True)
-class GraphQLRequest:
+class GraphQLRequest(NamedTuple):
     query: str
-    operation_name: str | None = None
-    variables: dict[str, Any] = field(default_factory=dict[str, Any])
-    size: int = 0
+    operation_name: str | None
+    variables: dict[str, Any]
+    size: int
     """Size of the body in bytes, or of the URL's query in characters."""
 
 
@@ -292,7 +276,7 @@ async def _read_post(request: Request) -> GraphQLRequest:
             except ValueError as error:
                 raise _not_json(error) from None
         case "application/graphql":
-            return GraphQLRequest(body.decode("utf-8", "replace"))
+            return GraphQLRequest(body.decode("utf-8", "replace"), None, {}, 0)
         case "application/x-www-form-urlencoded":
             return _from_text(request, body.decode("utf-8", "replace"))
         case _:
@@ -324,9 +308,9 @@ def _from_mapping(value: Any, size: int) -> GraphQLRequest:
     if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")
     body: dict[str, Any] = value
-    for name in body:
-        if name not in _PARAMETERS:
-            raise BadRequest(f'Unexpected parameter "{name}" in the request body.')
+    if not body.keys() <= _PARAMETERS:
+        name = next(name for name in body if name not in _PARAMETERS)
+        raise BadRequest(f'Unexpected parameter "{name}" in the request body.')
     query, variables = body.get("query"), body.get("variables")
     operation_name = body.get("operationName")
     if not query or not isinstance(query, str):

@@ -33,7 +33,6 @@ from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
-from copilot_runtime.transports.graphql.documents import name_operation, require_scopes
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
 from copilot_runtime.transports.graphql.schema import make_schema
 
@@ -156,12 +155,11 @@ class KnownDocuments(SchemaExtension):
         execution.graphql_document = document.node or _build_stand_in(execution.operation_name)
         execution.pre_execution_errors = [*document.errors]
         refusal: Forbidden | None = None
-        if document.node is not None and not document.errors:
-            variables = execution.variables or {}
+        operation = document.operations.get(execution.operation_name)
+        if operation is not None and not document.errors:
             try:
-                context.check_size(document.node, execution.operation_name, variables)
-                identity = context.caller.identity
-                require_scopes(document.node, execution.operation_name, identity)
+                context.check_size(operation, execution.variables or {})
+                operation.require_scopes(context.caller.identity)
             except (Forbidden, LimitExceeded) as error:
                 refusal = error if isinstance(error, Forbidden) else None
                 execution.pre_execution_errors = [hide_details(error)]
@@ -171,10 +169,10 @@ class KnownDocuments(SchemaExtension):
         finally:
             connection.operations -= 1
             context.stop_runs()
-            valid = None if document.errors else document.node
-            if valid is not None and (record := connection.request.record) is not None:
+            if not document.errors and (record := connection.request.record) is not None:
                 request = copy(connection.request)
-                name_operation(valid, execution.operation_name, request)
+                if operation is not None:
+                    operation.describe(request)
                 record(request, refusal)
 
 

@@ -37,6 +37,21 @@ def test_what_clients_send_is_far_from_every_limit(text: str) -> None:
     assert reasons(text, max_depth=9, max_aliases=0, max_tokens=1000) == []
 
 
+def test_an_operation_is_found_by_its_name_and_the_only_one_without() -> None:
+    known = Documents(SCHEMA)
+    one = read(known, "query a { hello }").operations
+    two = read(known, 'query a { hello } mutation b { stopCopilotResponse(runId: "1") }').operations
+
+    assert {name: found.action for name, found in one.items()} == {
+        "a": "query hello",
+        None: "query hello",
+    }
+    assert {name: found.action for name, found in two.items()} == {
+        "a": "query hello",
+        "b": "mutation stopCopilotResponse",
+    }
+
+
 @in_one_test(
     "text",
     [

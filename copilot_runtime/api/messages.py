@@ -163,6 +163,8 @@ def drop_empty_results(messages: Sequence[Message]) -> Sequence[Message]:
     A frontend that only renders a server action sends an empty result before the server does.
     """
     results = [message for message in messages if isinstance(message, ResultMessage)]
+    if not results:
+        return messages
     real = {result.call_id for result in results if not _is_empty(result)}
     empty = {id(r) for r in results if _is_empty(r) and r.call_id in real}
     return [message for message in messages if id(message) not in empty] if empty else messages

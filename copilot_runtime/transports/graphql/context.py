@@ -24,12 +24,7 @@ class Context:
 
     request: Request
     services: Services
-    runs: Conversations
     documents: Documents
-    caller: Caller
-    max_messages: int
-    max_items: int
-    max_values: int
     fields: dict[str, int] = field(default_factory=dict[str, int])
     """Number of fields that this request has selected, by part of the schema."""
     started: list[Run] = field(default_factory=list[Run])
@@ -38,10 +33,19 @@ class Context:
     operations: int = 0
     """Number of active operations, over a WebSocket."""
 
+    @property
+    def runs(self) -> Conversations:
+        return self.services.runs
+
+    @property
+    def caller(self) -> Caller:
+        return self.request.caller
+
     def check_size(self, operation: Operation, variables: Mapping[str, Any]) -> None:
         """Raise `LimitExceeded` for variables that exceed the limits on messages and items."""
+        settings = self.services.settings
         inputs = operation.select_inputs(variables)
-        check_inputs(inputs, max_messages=self.max_messages, max_items=self.max_items)
+        check_inputs(inputs, max_messages=settings.max_messages, max_items=settings.max_items)
 
     def count_field(self, part: str, most: int) -> None:
         """Count one more field of a part. Raises `LimitExceeded` above `most` per request."""

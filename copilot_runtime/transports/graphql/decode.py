@@ -56,8 +56,10 @@ def run_input(
     detached: bool = False,
 ) -> RunInput:
     """Decode the request of a run. Raises `LimitExceeded` if it exceeds a limit of the settings."""
-    check_length(data.messages, context.max_messages)
-    _check_counts(data, context.max_items)
+    settings, caller = context.services.settings, context.caller
+    max_values = settings.max_values
+    check_length(data.messages, settings.max_messages)
+    _check_counts(data, settings.max_items)
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
     return RunInput(
@@ -67,19 +69,19 @@ def run_input(
             [
                 message
                 for item in data.messages
-                if (message := _decode_message(item, context.max_values)) is not None
+                if (message := _decode_message(item, max_values)) is not None
             ]
         ),
         agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,
-        actions=_decode_actions(data.frontend.actions, context.max_values),
+        actions=_decode_actions(data.frontend.actions, max_values),
         context=[ContextItem(item.description, item.value) for item in data.context or ()],
         parameters=apply_forwarded_parameters(
             _decode_parameters(data.forwarded_parameters or None), properties or {}
         ),
-        properties=context.caller.merge_properties(properties),
-        headers=context.caller.headers,
-        agents=_decode_agents(data, context.max_values),
+        properties=caller.merge_properties(properties),
+        headers=caller.headers,
+        agents=_decode_agents(data, max_values),
         resume=[Resume(item.value, item.response or None) for item in data.meta_events or ()],
         rules=_decode_rules(data.cloud or None),
         extensions=_decode_extensions(data),
@@ -88,9 +90,9 @@ def run_input(
         operation="subscription" if detached else "generateCopilotResponse",
         follow_up="client",
         detached=detached,
-        user=context.caller.user,
-        identity=context.caller.identity,
-        parent=context.caller.parent,
+        user=caller.user,
+        identity=caller.identity,
+        parent=caller.parent,
         persist=bool(data.thread_id) and request_type == "Chat",
     )
 
@@ -168,8 +170,8 @@ def _decode_actions(items: Sequence[ActionInput], max_values: int) -> list[Actio
 
 
 def _decode_parameters(item: ForwardedParametersInput | None) -> Parameters:
-    if item is None:
-        return Parameters()
+    if item is None or item == _UNSET_PARAMETERS:
+        return _DEFAULT_PARAMETERS
     return Parameters(
         model=item.model or None,
         temperature=_number(item.temperature),
@@ -178,6 +180,11 @@ def _decode_parameters(item: ForwardedParametersInput | None) -> Parameters:
         tool_choice=item.tool_choice or None,
         tool_choice_name=item.tool_choice_function_name or None,
     )
+
+
+_DEFAULT_PARAMETERS = Parameters()
+_UNSET_PARAMETERS = ForwardedParametersInput()
+"""An empty object, which clients send with most chats."""
 
 
 def _number(value: Any) -> float | None:

@@ -6,9 +6,9 @@ another. `encode.py` writes the same objects without resolvers.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import strawberry
 
@@ -51,8 +51,7 @@ from copilot_runtime.transports.graphql.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A position in the log of one run: an offset in events after a cursor."""
 
     run: Run

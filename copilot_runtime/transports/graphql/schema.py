@@ -176,7 +176,9 @@ class Mutation:
         data: GenerateCopilotResponseInput,
         properties: JSONObject | None = UNSET,
     ) -> CopilotResponse:
-        run = await start_run(info.context, data, properties or None)
+        context = info.context
+        run = await start_run(context, data, properties or None)
+        context.trace_id = find_trace_id(run, context.caller.headers, properties or None)
         return await build_response(run).load_extensions()
 
     @strawberry.mutation(
@@ -216,7 +218,6 @@ async def start_run(
     run = context.runs.create(run_input(context, data, properties))
     context.started.append(run)
     await context.runs.launch(run)
-    context.trace_id = find_trace_id(run, context.caller.headers, properties)
     return run
 
 

@@ -50,12 +50,7 @@ class GraphQLServer:
     def __init__(self, services: Services) -> None:
         settings = services.settings
         self._services = services
-        self._max_messages = settings.max_messages
-        self._max_items = settings.max_items
-        self._max_values = settings.max_values
-        self._read_timeout = settings.read_timeout
-        self._modules = services.schema
-        self._schema = core_schema(self._modules)
+        self._schema = core_schema(services.schema)
         self._documents = Documents(
             self._schema,
             max_length=settings.max_document_length,
@@ -66,16 +61,7 @@ class GraphQLServer:
         )
 
     async def __call__(self, request: Request) -> None:
-        context = Context(
-            request=request,
-            services=self._services,
-            runs=self._services.runs,
-            documents=self._documents,
-            caller=request.caller,
-            max_messages=self._max_messages,
-            max_items=self._max_items,
-            max_values=self._max_values,
-        )
+        context = Context(request, self._services, self._documents)
         try:
             if request.is_websocket:  # runs of its mutations end with it; subscribed runs continue
                 scope = {**request.scope, CONTEXT: context}
@@ -204,7 +190,7 @@ class GraphQLServer:
     async def _answer_socket(self, scope: Scope, request: Request, context: Context) -> None:
         from copilot_runtime.transports.graphql.websocket import close_when_idle  # as below
 
-        timeout = self._read_timeout
+        timeout = self._services.settings.read_timeout
         receive = close_when_idle(request.receive, request.send, context, timeout)
         await self._socket(scope, receive, request.send)
 
@@ -212,7 +198,7 @@ class GraphQLServer:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(self._max_values, self._modules)
+        return Socket(self._services.settings.max_values, self._services.schema)
 
 
 def _check_operation(operation: Operation | None, *, reads_only: bool) -> None:

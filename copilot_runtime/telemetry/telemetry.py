@@ -10,7 +10,8 @@ from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import describe_exception
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.log_records import LogBuffer, LogRecord
-from copilot_runtime.telemetry.metrics import CLIENT_OPERATIONS, Measurement, Metrics, measure_span
+from copilot_runtime.telemetry.measurements import CLIENT_OPERATIONS
+from copilot_runtime.telemetry.metrics import Metrics
 from copilot_runtime.telemetry.semconv import Dialect
 from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Kind, Span, SpanEvent, name_class
 
@@ -199,10 +200,7 @@ class LocalTelemetry(Telemetry):
     ) -> None:
         self.store = store
         self.keeps_content = keeps_content
-        self.dialect: Dialect = dialect
-        self._metrics = Metrics()
-        self._record_all: Callable[[Sequence[Measurement]], None] = self._metrics.record_all
-        """The sink of measurements: a subclass may export them as well."""
+        self._metrics = Metrics(dialect)
         self._listeners: tuple[SpanListener, ...] = ()
         self._tool_calls = ToolCalls()
         self.logs = LogBuffer()
@@ -248,7 +246,7 @@ class LocalTelemetry(Telemetry):
 
     def finish_span(self, span: Span) -> None:
         """Derive metrics from an ended span, and pass it to the store and the listeners."""
-        self._record_all(measure_span(span, self.dialect))
+        self._metrics.record_span(span)
         if not self.keeps_content:
             _drop_content(span)
         if self.logs.count:
@@ -265,7 +263,7 @@ class LocalTelemetry(Telemetry):
 
     def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
         """Add a value to a histogram, or to a counter of `semconv.METRICS`."""
-        self._record_all([(metric, value, attributes or {})])
+        self._metrics.record(metric, value, attributes)
 
     def observe(self, metric: str, read: Callable[[], float]) -> None:
         """Register a callback that returns the current value of a gauge."""

@@ -12,7 +12,6 @@ from copilot_runtime.extensions.tracing.options import TelemetryOptions, has_hos
 from copilot_runtime.security.loopback import Listener, is_loopback
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
-from copilot_runtime.telemetry.metrics import Measurement
 from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, LocalTelemetry, SpanStore, Telemetry
 
@@ -112,6 +111,7 @@ class ExportingTelemetry(LocalTelemetry):
         """Write pending spans, send pending exports for a few seconds at most, and close."""
         mirror, self._mirror, self._connect = self._mirror, None, None
         if mirror is not None:
+            self._metrics.export(None)
             await call(mirror.close)
         await super().aclose()
 
@@ -122,12 +122,6 @@ class ExportingTelemetry(LocalTelemetry):
         if self._mirror is not None:
             self._mirror.start_span(span, parent)
 
-    def _record_twice(self, measurements: Sequence[Measurement]) -> None:
-        self._metrics.record_all(measurements)
-        if self._mirror is not None:
-            for metric, value, attributes in measurements:
-                self._mirror.record(metric, value, attributes)
-
     def _choose(self) -> None:
         connect, self._connect = self._connect, None
         if connect is None:
@@ -137,7 +131,7 @@ class ExportingTelemetry(LocalTelemetry):
         except Exception:  # telemetry must not break the server
             logger.exception("OpenTelemetry's SDK cannot be used: nothing is exported")
         if self._mirror is not None:
-            self._record_all = self._record_twice
+            self._metrics.export(self._mirror.record)
             for metric, readers in self._gauges.items():
                 self._mirror.observe(metric, readers)
 

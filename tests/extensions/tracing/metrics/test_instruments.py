@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from copilot_runtime.telemetry import NO_TELEMETRY, semconv
+from copilot_runtime.telemetry import NO_TELEMETRY, Attributes, semconv
 from copilot_runtime.telemetry.metrics import Metrics, Point
 from copilot_runtime.telemetry.semconv import METRICS
 from tests.extensions.tracing.metrics import names_of, points_of, values_of
@@ -81,16 +81,29 @@ def test_values_are_the_same_whether_somebody_looks_early_or_late() -> None:
     for number in range(1_200):
         for metrics in (early, late):
             attributes = {semconv.AGENT_NAME: f"a{number % 3}"}
-            metrics.record_all(
-                [
-                    (semconv.INVOKE_AGENT_DURATION, number / 4, attributes),
-                    (semconv.RUN_COUNT, 1, attributes),
-                    (semconv.INVOKE_AGENT_TOOL_CALLS, number % 7, {}),
-                ]
-            )
+            metrics.record(semconv.INVOKE_AGENT_DURATION, number / 4, attributes)
+            metrics.record(semconv.RUN_COUNT, 1, attributes)
+            metrics.record(semconv.INVOKE_AGENT_TOOL_CALLS, number % 7)
         early.collect()
     assert early.collect() == late.collect()
     assert sum(points_of(late, semconv.INVOKE_AGENT_TOOL_CALLS)[0].buckets) == 1_200
+
+
+def test_an_exporter_gets_the_values_that_come_while_it_is_there() -> None:
+    metrics, exported = Metrics(), list[tuple[str, float, Attributes]]()
+    attributes = {semconv.AGENT_NAME: "a", semconv.CONVERSATION_ID: "t1"}
+
+    def export(name: str, value: float, attributes: Attributes) -> None:
+        exported.append((name, value, attributes))
+
+    metrics.record(semconv.RUN_COUNT, 0, attributes)
+    metrics.export(export)
+    metrics.record(semconv.RUN_COUNT, 1, attributes)
+    metrics.export(None)
+    metrics.record(semconv.RUN_COUNT, 2, attributes)
+
+    assert exported == [(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: "a"})]
+    assert values_of(metrics, semconv.RUN_COUNT, semconv.AGENT_NAME) == {"a": 3.0}
 
 
 def test_names_without_end_are_not_kept() -> None:

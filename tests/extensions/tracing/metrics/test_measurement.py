@@ -85,6 +85,20 @@ async def test_a_run_with_two_tools_is_counted_once_in_each_metric() -> None:
     assert chat.count == 2
 
 
+def test_each_of_many_spans_is_measured_by_what_it_has() -> None:
+    telemetry = LocalTelemetry()
+    without_cost = {**CHAT}
+    del without_cost[semconv.COST_DOLLARS]
+    for attributes in (CHAT, without_cost, {**CHAT, semconv.COST_DOLLARS: 3}, without_cost):
+        span = telemetry.start_span("x", attributes=attributes, start_time=10**9)
+        span.end(3 * 10**9)
+
+    (duration,) = points_of(telemetry, semconv.OPERATION_DURATION)
+    assert (duration.value, duration.count) == (8.0, 4)
+    (cost,) = points_of(telemetry, semconv.COST)
+    assert (cost.value, cost.count) == (3.25, 2)
+
+
 async def test_a_subagents_calls_are_its_own() -> None:
     telemetry = LocalTelemetry()
     shop = DirectAgent(ScriptedAdapter(call("add", {"a": 1, "b": 2}), say("Three.")))

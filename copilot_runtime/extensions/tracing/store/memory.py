@@ -58,20 +58,25 @@ class MemoryTraceStore(TraceStore):
             trace = self._traces.get(span.trace_id)
             if trace is None:
                 trace = self._traces[span.trace_id] = _Trace()
-            spans = trace.spans
+            spans, gain = trace.spans, weight
             former = spans.get(span.span_id)
-            if former is None:
-                if len(spans) >= self.max_spans or (spans and trace.weight > self.max_size):
-                    self.dropped += 1  # one trace alone is too large
-                    return
+            if former is not None:
+                gain -= former[1]
+            elif len(spans) >= self.max_spans or (spans and trace.weight > self.max_size):
+                self.dropped += 1  # one trace alone is too large
+                return
+            else:
                 self._count += 1
-            gain = weight - (former[1] if former is not None else 0)
             spans[span.span_id] = span, weight
             trace.weight += gain
             trace.summary = None
             trace.changes += 1
             self._size += gain
-            while len(self._traces) > 1 and self._is_full():
+            while (
+                len(self._traces) > self.max_traces
+                or self._count > self.max_spans
+                or self._size > self.max_size
+            ) and len(self._traces) > 1:
                 self._forget(next(iter(self._traces)))
 
     async def flush(self) -> None:
@@ -140,13 +145,6 @@ class MemoryTraceStore(TraceStore):
             if trace.changes == changes:
                 trace.summary = summary
         return summary
-
-    def _is_full(self) -> bool:
-        return (
-            len(self._traces) > self.max_traces
-            or self._count > self.max_spans
-            or self._size > self.max_size
-        )
 
     def _forget(self, trace_id: str) -> None:
         trace = self._traces.pop(trace_id)

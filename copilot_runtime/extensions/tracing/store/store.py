@@ -317,7 +317,23 @@ def weigh_span(span: Span) -> int:
     return size
 
 
+_VALUE_SIZE = 24
+"""Approximate size of a value in memory beyond that of its JSON, in bytes."""
+
+
 def _weigh(values: Mapping[str, Any]) -> int:
+    """Return the approximate size of values, from their JSON: each value but the last has a comma.
+
+    One call of the encoder takes a fraction of the time of a walk, texts included.
+    """
+    try:
+        text = orjson.dumps(values)
+    except (TypeError, ValueError):  # an object, half a character, a list that contains itself
+        return _measure(values)
+    return len(text) + _VALUE_SIZE * text.count(b",")
+
+
+def _measure(values: Mapping[str, Any]) -> int:
     """Return the size of values and of all that they contain, without a Python step for each."""
     size, left, waiting = 0, _MOST_VALUES, list[Any]([values.values()])
     while waiting and left > 0:

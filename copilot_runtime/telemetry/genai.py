@@ -51,10 +51,10 @@ _OF_AGENT = frozenset(
         *(semconv.REQUEST_MAX_TOKENS, semconv.REQUEST_TEMPERATURE, semconv.REQUEST_TOP_P),
         *(semconv.REQUEST_FREQUENCY_PENALTY, semconv.REQUEST_PRESENCE_PENALTY),
         *(semconv.REQUEST_STOP_SEQUENCES, semconv.REQUEST_SEED, semconv.REQUEST_CHOICE_COUNT),
-        semconv.OUTPUT_TYPE,
+        *(semconv.OUTPUT_TYPE, semconv.RESPONSE_FINISH_REASONS),
     }
 )
-"""Attributes of model requests that are copied to the span of their agent."""
+"""Attributes of model requests that are copied to the span of their agent, by each request."""
 
 
 OUTCOMES = ("finished", "failed", "stopped", "refused", "interrupted")
@@ -110,20 +110,24 @@ def start_run_span(
     `user` is the authenticated user; `url` and `provider` describe an agent in another process.
     """
     agent = agent[:MAX_NAME]
+    attributes: dict[str, Any] = {
+        semconv.OPERATION_NAME: semconv.INVOKE_AGENT,
+        semconv.AGENT_NAME: agent,
+        semconv.CONVERSATION_ID: thread_id[:MAX_NAME],
+        semconv.RUN_ID: run_id[:MAX_NAME],
+        semconv.RUN_PROTOCOL: protocol,
+    }
+    if request_type:
+        attributes[semconv.REQUEST_TYPE] = request_type
+    if user is not None:
+        attributes[semconv.USER_NAME] = user
+    if url:
+        attributes |= _describe_place(url, provider)
     return telemetry.start_span(
         f"{semconv.INVOKE_AGENT} {agent}",
         kind="client" if url else "internal",
         parent=parent,
-        attributes={
-            semconv.OPERATION_NAME: semconv.INVOKE_AGENT,
-            semconv.AGENT_NAME: agent,
-            semconv.CONVERSATION_ID: thread_id[:MAX_NAME],
-            semconv.RUN_ID: run_id[:MAX_NAME],
-            semconv.RUN_PROTOCOL: protocol,
-            semconv.REQUEST_TYPE: request_type or None,
-            semconv.USER_NAME: user,
-            **_describe_place(url, provider),
-        },
+        attributes=attributes,
     )
 
 
@@ -146,7 +150,7 @@ def end_run_span(span: Span, outcome: str, error: BaseException | None = None) -
     if span.is_ended:
         return
     if outcome != "finished" or semconv.RUN_OUTCOME not in span.attributes:
-        span.set_attributes({semconv.RUN_OUTCOME: outcome})
+        span.attributes[semconv.RUN_OUTCOME] = outcome
     if error is not None:
         span.fail(error)
     elif outcome == "failed":
@@ -218,11 +222,12 @@ def set_endpoint(span: Span, provider: str, model: str, url: str) -> None:
 
 
 def _describe_model(provider: str, model: str, url: str) -> dict[str, Any]:
-    return {
-        semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
-        semconv.REQUEST_MODEL: model or None,
-        **describe_server(url),
-    }
+    name = PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER)
+    attributes: dict[str, Any] = {semconv.PROVIDER_NAME: name}
+    if model:
+        attributes[semconv.REQUEST_MODEL] = model
+    attributes.update(describe_server(url))
+    return attributes
 
 
 def find_adapter_name(span: Span) -> str:
@@ -233,13 +238,15 @@ def find_adapter_name(span: Span) -> str:
 
 def describe_response(span: Span, response_id: str, model: str, stop_reason: str | None) -> None:
     """Set the response's id, model and finish reason, a value of `Usage.stop_reason`."""
-    span.set_attributes(
-        {
-            semconv.RESPONSE_ID: response_id or None,
-            semconv.RESPONSE_MODEL: model or None,
-            semconv.RESPONSE_FINISH_REASONS: _list_reasons(stop_reason),
-        }
-    )
+    if span.is_ended:
+        return
+    own = span.attributes
+    if response_id:
+        own[semconv.RESPONSE_ID] = response_id
+    if model:
+        own[semconv.RESPONSE_MODEL] = model
+    if stop_reason:
+        own[semconv.RESPONSE_FINISH_REASONS] = _list_reasons(stop_reason)
 
 
 def describe_openai(
@@ -272,9 +279,9 @@ def end_chat_span(
     `first_event_time` is in nanoseconds since 1970, 0 if there was no event. `is_complete` is
     False if the consumer closed the stream before its end.
     """
-    if first_event_time:
+    if first_event_time and not span.is_ended:
         seconds = (first_event_time - span.start_time) / 1e9
-        span.set_attributes({semconv.RESPONSE_TIME_TO_FIRST_CHUNK: seconds})
+        span.attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = seconds
     if usage is not None:
         set_usage(span, usage)
     if error is not None or not is_complete:
@@ -289,25 +296,22 @@ def _add_to_agent(agent: Span, span: Span, usage: TokenUsage | None) -> None:
     """Add a model request to the totals of its agent's span: turns and tokens."""
     if agent.is_ended or agent.operation in _NO_AGENTS:
         return
-    own = agent.attributes
-    sums: dict[str, Any] = {semconv.RUN_TURNS: own.get(semconv.RUN_TURNS, 0) + 1}
+    own, of = agent.attributes, span.attributes
+    turns = own[semconv.RUN_TURNS] = own.get(semconv.RUN_TURNS, 0) + 1
     if usage is not None:
         for name, count in (
             (semconv.USAGE_INPUT_TOKENS, usage.input_tokens),
             (semconv.USAGE_OUTPUT_TOKENS, usage.output_tokens),
         ):
             if count is not None:
-                sums[name] = own.get(name, 0) + count
-    of = span.attributes
+                own[name] = own.get(name, 0) + count
     model = of.get(semconv.REQUEST_MODEL)
-    if sums[semconv.RUN_TURNS] == 1:
-        sums[semconv.REQUEST_MODEL] = model
-    elif own.get(semconv.REQUEST_MODEL) != model:  # an agent of several models has none
+    if turns == 1 and model is not None:
+        own[semconv.REQUEST_MODEL] = model
+    elif turns > 1 and own.get(semconv.REQUEST_MODEL) != model:  # an agent of several has none
         own.pop(semconv.REQUEST_MODEL, None)
-    sums[semconv.RESPONSE_FINISH_REASONS] = of.get(semconv.RESPONSE_FINISH_REASONS)
     for name in _OF_AGENT.intersection(of):
-        sums[name] = of[name]
-    agent.set_attributes(sums)
+        own[name] = of[name]
 
 
 def set_usage(span: Span, usage: TokenUsage) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import time_ns
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from copilot_runtime.base.errors import CopilotError
@@ -99,11 +100,9 @@ class Span:
         self.start_time = start_time or time_ns()
         self.end_time = 0
         """0 while the span is open."""
-        self.attributes: dict[str, Any] = (
-            {name: value for name, value in attributes.items() if value is not None}
-            if attributes
-            else {}
-        )
+        self.attributes: dict[str, Any] = dict(attributes) if attributes else {}
+        if NoneType in map(type, self.attributes.values()):
+            self.attributes = {k: v for k, v in self.attributes.items() if v is not None}
         self.content: dict[str, Any] = {}
         self.events: list[SpanEvent] = []
         self.links: list[SpanLink] = []

@@ -92,14 +92,13 @@ class Metrics:
 
     def record(self, name: str, value: float, attributes: Attributes | None = None) -> None:
         """Add a value to a histogram or a counter."""
-        attributes = attributes or {}
-        key = (name, *attributes, *attributes.values())
+        key = (name, *attributes, *attributes.values()) if attributes else (name,)
         try:
             note = self._notes.get(key)
         except TypeError:  # a list, where a word is expected
             note = None
         if note is None:
-            note = self._find_note(name, attributes)
+            note = self._find_note(name, attributes or {})
             _remember(self._notes, key, note)
         note(value)
         self._noted += 1

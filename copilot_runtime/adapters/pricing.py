@@ -8,16 +8,17 @@ newer prices, call `genai_prices.UpdatePrices` before the start.
 import asyncio
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
 from copilot_runtime.api.events import Usage
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo, Provider
+    from genai_prices.types import ModelInfo, ModelPrice, Provider
 
 _LONGEST_NAME = 200
 
@@ -41,6 +42,10 @@ class ModelFacts:
     context_tokens: int | None = None
     deprecated: bool = False
     priced: "tuple[Provider, ModelInfo] | None" = None
+    _rates: "dict[int, _Rates]" = field(
+        default_factory=dict[int, "_Rates"], init=False, repr=False, compare=False
+    )
+    """The rates by the identity of the model's prices, which may depend on the time of the day."""
 
     def price(self, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
         """Return the cost of a model call in US dollars, or `None` without a price.
@@ -49,19 +54,69 @@ class ModelFacts:
         """
         if self.priced is None:
             return None
-        from genai_prices import Usage as Counted
-
-        provider, model = self.priced
+        prices = self.priced[1].get_prices(at or datetime.now(UTC))
+        sent, answered = usage.input_tokens or 0, usage.output_tokens or 0
+        read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
         try:
-            counted = Counted(
-                input_tokens=usage.input_tokens or 0,
-                output_tokens=usage.output_tokens or 0,
-                cache_read_tokens=usage.cached_tokens or None,
-                cache_write_tokens=usage.cache_write_tokens or None,
-            )
-            return model.calc_price(counted, provider, genai_request_timestamp=at).total_price
+            rates = self._rates.get(id(prices))
+            if rates is None:
+                rates = self._rates[id(prices)] = _find_rates(prices)
+            if read + written > sent or sent > rates.max_input or min(answered, read, written) < 0:
+                return _calculate(prices, sent, answered, read, written)
         except ValueError:  # the provider's counts contradict each other
             return None
+        return (
+            rates.request
+            + rates.input * (sent - read - written)
+            + rates.output * answered
+            + rates.cache_read * read
+            + rates.cache_write * written
+        )
+
+
+class _Rates(NamedTuple):
+    """The dollars for a request and for each token, for requests up to `max_input` tokens.
+
+    `genai-prices` needs 50 times as long to find them anew for each request.
+    """
+
+    request: Decimal
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal
+    cache_write: Decimal
+    max_input: float
+
+
+def _find_rates(prices: "ModelPrice") -> _Rates:
+    from genai_prices.types import TieredPrices
+
+    tiered = [price for price in vars(prices).values() if isinstance(price, TieredPrices)]
+    starts = [tier.start for price in tiered for tier in price.tiers]
+    request = _calculate(prices)
+    return _Rates(
+        request,
+        input=_calculate(prices, 1) - request,
+        output=_calculate(prices, 0, 1) - request,
+        cache_read=_calculate(prices, 1, read=1) - request,
+        cache_write=_calculate(prices, 1, written=1) - request,
+        max_input=min(starts, default=inf),
+    )
+
+
+def _calculate(
+    prices: "ModelPrice", sent: int = 0, answered: int = 0, read: int = 0, written: int = 0
+) -> Decimal:
+    """Return the cost of these counts. Raises `ValueError` if they contradict each other."""
+    from genai_prices import Usage as Counted
+
+    counted = Counted(
+        input_tokens=sent,
+        output_tokens=answered,
+        cache_read_tokens=read or None,
+        cache_write_tokens=written or None,
+    )
+    return prices.calc_price(counted)["total_price"]
 
 
 UNKNOWN = ModelFacts()

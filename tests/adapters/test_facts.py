@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import genai_prices
 import pytest
+from genai_prices.data_snapshot import get_snapshot
 
 from copilot_runtime.adapters import pricing as _facts
 from copilot_runtime.adapters.context_window import ContextWindow
-from copilot_runtime.adapters.pricing import UNKNOWN, find_model_facts
+from copilot_runtime.adapters.pricing import UNKNOWN, ModelFacts, find_model_facts
 from copilot_runtime.api import ChatRequest, Parameters
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.messages import ImageMessage, TextMessage
@@ -94,6 +97,31 @@ def test_counts_that_contradict_each_other_have_no_price():
     usage = Usage(model="gpt-4o", input_tokens=1, cached_tokens=500)
 
     assert find_model_facts("openai", "gpt-4o").price(usage) is None
+
+
+@pytest.mark.parametrize("counts", [(9, 5, 0, 0), (9, 5, 4, 2), (300_000, 9, 1, 0), (1, 0, 2, 0)])
+def test_a_price_is_that_of_the_package(counts: tuple[int, int, int, int]):
+    sent, answered, read, written = counts
+    usage = Usage(
+        model="m",
+        input_tokens=sent,
+        output_tokens=answered,
+        cached_tokens=read,
+        cache_write_tokens=written,
+    )
+    for provider in get_snapshot().providers:
+        for model in provider.models[:5]:
+            expected: Decimal | None = None
+            with suppress(ValueError):
+                counted = genai_prices.Usage(
+                    input_tokens=sent,
+                    output_tokens=answered,
+                    cache_read_tokens=read or None,
+                    cache_write_tokens=written or None,
+                )
+                expected = model.calc_price(counted, provider).total_price
+
+            assert ModelFacts(priced=(provider, model)).price(usage) == expected, model.id
 
 
 @pytest.mark.anyio

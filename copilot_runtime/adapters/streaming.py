@@ -9,7 +9,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -141,15 +141,18 @@ class FrameDecoder(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
+Exchange = AbstractAsyncContextManager[StreamResponse, bool | None]
+"""A request that is sent each time that it is entered."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRequest:
     """A request that is ready to be sent.
 
-    `exchange` sends it each time that it is entered. `new_reader` returns the reader and the
-    decoder of one response.
+    `new_reader` returns the reader and the decoder of one response.
     """
 
-    exchange: AbstractAsyncContextManager[StreamResponse, bool | None]
+    exchange: Exchange
     service: Service
     new_reader: Callable[[], tuple[JSONReader, FrameDecoder]]
     max_retries: int = 0
@@ -181,8 +184,8 @@ async def stream_response(
     for a response that ended too early.
     """
     request, warnings = await prepare()
-    if span.is_recording:
-        span.set_attributes(describe_body(request.content))
+    if span.is_recording and (parameters := describe_body(request.content)):
+        span.set_attributes(parameters)
     reader: JSONReader | None = None
     for warning in warnings:
         yield warning
@@ -191,21 +194,20 @@ async def stream_response(
         for attempt in count():
             reader, frames = request.new_reader()
             error: CopilotError | None = None
-            async with AsyncExitStack() as stack:
-                response = await limit.within_deadline(stack.enter_async_context(request.exchange))
-                await _check_status(response, request.service)
-                blocks = _read_payloads(response, frames, limit, accepts_json=request.accepts_json)
-                await stack.enter_async_context(aclosing(blocks))
+            async with limit.enter(request.exchange) as response:
+                if not 200 <= response.status < 300:
+                    raise await _read_error(response, request.service)
+                reading = _read_events(request, response, limit, reader, frames)
                 try:
-                    async for payloads in blocks:
-                        for event in reader.read(payloads):
+                    async for events in reading:
+                        for event in events:
                             limit.has_event = True
                             yield event
-                        if reader.done or reader.failure:
-                            break
                 except NetworkError as broken:
                     if not reader.finished:  # else the response is complete, whatever follows
                         error = broken
+                finally:
+                    await reading.aclose()
                 response.finished = reader.done
             error = error or _find_error(reader, frames, request.service, response.headers)
             if error is None:
@@ -246,27 +248,29 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be written as JSON.")
 
 
-async def _read_payloads(
-    response: StreamResponse, frames: FrameDecoder, limit: "FirstTokenLimit", *, accepts_json: bool
-) -> AsyncGenerator[list[bytes], None]:
-    """Yield the payloads of each block of bytes, then those that remain at the end."""
-    blocks = aiter(response)
-    while True:
-        reading = anext(blocks, None)
-        block = await (reading if limit.has_event else limit.within_deadline(reading))
-        if block is None:
-            break
-        if accepts_json and frames.is_between_events and block.lstrip()[:1] in _NO_STREAM:
+async def _read_events(
+    request: ProviderRequest,
+    response: StreamResponse,
+    limit: "FirstTokenLimit",
+    reader: JSONReader,
+    frames: FrameDecoder,
+) -> AsyncGenerator[list[Event], None]:
+    """Yield the events of each block of bytes, then those that remain at the end."""
+    can_be_json = request.accepts_json
+    async for block in limit.read(response):
+        if can_be_json and block.lstrip().startswith(_NO_STREAM) and frames.is_between_events:
             frames.is_event_stream = True
-            yield [block + await response.text()]
+            payloads = [block + await response.text()]
         else:
             payloads = frames.feed(block)
-            while len(payloads) > PAYLOADS_AT_ONCE:
-                yield payloads[:PAYLOADS_AT_ONCE]
-                del payloads[:PAYLOADS_AT_ONCE]
+        while payloads:
+            yield reader.read(payloads[:PAYLOADS_AT_ONCE])
+            if reader.done or reader.failure:
+                return
+            del payloads[:PAYLOADS_AT_ONCE]
+            if payloads:
                 await asyncio.sleep(0)  # others run, and the run can be stopped
-            yield payloads
-    yield frames.finish()
+    yield reader.read(frames.finish())
 
 
 def _find_error(
@@ -288,21 +292,19 @@ def _find_error(
     )
 
 
-async def _check_status(response: StreamResponse, service: Service) -> None:
-    """Raise the error of the response unless its status is 2xx."""
-    if 200 <= response.status < 300:
-        return
+async def _read_error(response: StreamResponse, service: Service) -> CopilotError:
+    """Return the error of a response whose status is not 2xx."""
     body = b""
     with suppress(CopilotError, TimeoutError):  # the status says enough without the body
         async with asyncio.timeout(ERROR_BODY_TIMEOUT):
             body = await response.text()
-    raise read_response_error(service, response.status, body, response.headers)
+    return read_response_error(service, response.status, body, response.headers)
 
 
 class FirstTokenLimit:
     """The timeout until the first event; it no longer applies once `has_event` is set.
 
-    `subject` is the prefix of the error message.
+    `subject` is the prefix of the error message. Without `seconds`, nothing is limited.
     """
 
     def __init__(self, subject: str, seconds: float | None) -> None:
@@ -310,6 +312,14 @@ class FirstTokenLimit:
         self._subject = subject
         self._seconds = seconds
         self._deadline = asyncio.get_running_loop().time() + (seconds or 0.0)
+
+    def enter(self, exchange: Exchange) -> Exchange:
+        """Return the exchange; when it is entered, its response arrives in time."""
+        return exchange if self._seconds is None else _enter_in_time(exchange, self)
+
+    def read(self, response: StreamResponse) -> "StreamResponse | _BlocksInTime":
+        """Return the blocks of a response; until the first event, they arrive in time."""
+        return response if self._seconds is None else _BlocksInTime(response, self)
 
     async def within_deadline(self, awaitable: Awaitable[_T]) -> _T:
         """Await it. Raises `RunStalled` at the deadline."""
@@ -327,6 +337,26 @@ class FirstTokenLimit:
                 kind="APIConnectionTimeoutError",
                 hint="Raise first_token_timeout if the model may think that long.",
             ) from None
+
+
+@asynccontextmanager
+async def _enter_in_time(
+    exchange: Exchange, limit: FirstTokenLimit
+) -> AsyncGenerator[StreamResponse]:
+    async with AsyncExitStack() as stack:
+        yield await limit.within_deadline(stack.enter_async_context(exchange))
+
+
+class _BlocksInTime:
+    def __init__(self, response: StreamResponse, limit: FirstTokenLimit) -> None:
+        self._blocks = aiter(response)
+        self._limit = limit
+
+    def __aiter__(self) -> "_BlocksInTime":
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await self._limit.within_deadline(anext(self._blocks))
 
 
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], tuple[str, ...]]] = {

@@ -142,7 +142,9 @@ class ContextWindow:
 
         The limit of the answer (`max_tokens`), if there is one, is subtracted.
         """
-        tokens = self.context_tokens or await self._find_tokens(model, request)
+        tokens = self.context_tokens or self.usual or find_profile(model).context_tokens
+        if not (self.context_tokens or _is_short(request.messages)):
+            tokens = await _look_up(self.provider, model) or tokens
         tokens -= min(request.parameters.max_tokens or 0, tokens // 2)
         measured = self._measured.get(model, CHARACTERS_PER_TOKEN)
         return int(tokens * measured / CHARACTERS_PER_TOKEN)
@@ -157,12 +159,6 @@ class ContextWindow:
         self._measured[model] = (self._measured.get(model, ratio) + ratio) / 2
         if len(self._measured) > 256:  # a client may name a model in each request
             self._measured.pop(next(iter(self._measured)))
-
-    async def _find_tokens(self, model: str, request: ChatRequest) -> int:
-        profile = find_profile(model).context_tokens
-        if _is_short(request.messages):
-            return self.usual or profile
-        return await _look_up(self.provider, model) or self.usual or profile
 
 
 async def _look_up(provider: str, model: str) -> int | None:
@@ -189,8 +185,13 @@ def count_characters(message: Message) -> int:
 def _is_short(messages: Iterable[Message]) -> bool:
     left = _SURELY_FITS
     for message in messages:
-        left -= count_characters(message)
-        if left < 0 or _has_media(message):
+        if type(message) is TextMessage and not message.parts:  # nearly all
+            left -= len(message.content)
+        elif _has_media(message):
+            return False
+        else:
+            left -= count_characters(message)
+        if left < 0:
             return False
     return True
 

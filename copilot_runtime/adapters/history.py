@@ -103,7 +103,11 @@ def fit_history(
 
     If items were dropped, the span of the request gets the attribute for compaction.
     """
-    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    room = context_tokens
+    if tools:
+        room -= len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    if (texts := _take_texts(request.messages, room * CHARACTERS_PER_TOKEN)) is not None:
+        return texts
     items = repair_history(request.messages, provider)
     fitting = truncate_history(items, room)
     if len(fitting) < len(items):
@@ -154,6 +158,19 @@ def find_last_turn(items: Sequence[HistoryItem]) -> int:
         if isinstance(item, TextMessage | ImageMessage) and item.role == "user":
             return at
     return len(items) - 1
+
+
+def _take_texts(messages: Sequence[Message], limit: int) -> list[HistoryItem] | None:
+    """Return a conversation of texts that needs no repair and no truncation, else `None`."""
+    items: list[HistoryItem] = []
+    for message in messages:
+        if type(message) is not TextMessage or message.parts or message.role == "tool":
+            return None
+        limit -= len(message.content)
+        if limit < 0 or not message.content.strip():
+            return None
+        items.append(message)
+    return items
 
 
 def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
 from copilot_runtime.api.run_input import Parameters
@@ -11,6 +12,8 @@ ParametersLike = Parameters | Mapping[str, Any]
 """Parameters, or a mapping with the names of their fields, such as `{"max_tokens": 500}`."""
 
 _NONE = Parameters()
+_get_values = attrgetter(*(field.name for field in fields(Parameters) if field.name != "model"))
+_NO_VALUES = _get_values(_NONE)
 
 
 def parse_parameters(values: ParametersLike | None) -> Parameters:
@@ -48,6 +51,11 @@ def merge_parameters(defaults: Parameters, overrides: Parameters) -> Parameters:
     if defaults is _NONE or defaults == _NONE:
         return overrides
     return replace(defaults, **_as_mapping(overrides))
+
+
+def has_values(parameters: Parameters) -> bool:
+    """Return whether any parameter but the model is set."""
+    return _get_values(parameters) != _NO_VALUES
 
 
 def _as_mapping(parameters: Parameters) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ from copilot_runtime.adapters.history import (
     fit_history,
     format_result,
 )
+from copilot_runtime.adapters.parameters import has_values
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
 from copilot_runtime.api.adapter import ChatRequest
@@ -218,18 +219,29 @@ def build_body(
     preset = options.preset
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
     tools = [] if silent else build_tools(request.actions)
-    may_choose = tools and not preset.takes_no_choice
     items = fit_history(request, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,
         "messages": _encode_messages(items, model, options, capabilities),
-        "stream_options": {"include_usage": True} if preset.asks_for_usage else None,
-        "tools": tools or None,
+    }
+    if preset.asks_for_usage:
+        body["stream_options"] = {"include_usage": True}
+    if tools:
+        body["tools"] = tools
+    if has_values(parameters):
+        body |= _encode_parameters(parameters, preset, has_tools=bool(tools))
+    return body
+
+
+def _encode_parameters(parameters: Parameters, preset: Preset, *, has_tools: bool) -> JsonObject:
+    """Return the fields of the parameters that are set."""
+    may_choose = has_tools and not preset.takes_no_choice
+    fields: JsonObject = {
         preset.max_tokens_name: parameters.max_tokens,
         "stop": list(parameters.stop or ()) or None,
         "tool_choice": build_tool_choice(parameters, preset.required) if may_choose else None,
-        "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,
+        "parallel_tool_calls": parameters.parallel_tool_calls if has_tools else None,
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
         preset.seed_name: parameters.seed,
@@ -238,16 +250,18 @@ def build_body(
         "reasoning_effort": parameters.reasoning_effort,
         "response_format": build_response_format(parameters),
     }
-    return {name: value for name, value in body.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def select_parameters(
     request: ChatRequest, model: str, options: RequestOptions, capabilities: CapabilityFilter
 ) -> Parameters:
     """Return the parameters that this service and this model support."""
-    parameters = request.parameters
-    if parameters.parallel_tool_calls is None and request.actions:
-        parameters = copy_with(parameters, parallel_tool_calls=options.parallel_tool_calls)
+    parameters, default = request.parameters, options.parallel_tool_calls
+    if default is not None and parameters.parallel_tool_calls is None and request.actions:
+        parameters = copy_with(parameters, parallel_tool_calls=default)
+    if not has_values(parameters):
+        return parameters
     return capabilities.apply(parameters, find_profile(model).unsupported)
 
 
@@ -289,12 +303,15 @@ def _encode_messages(
     Every provider accepts that order, and a history cut at any message remains valid.
     """
     messages: list[JsonObject] = []
-    turn = find_last_turn(items)
     thought = ""
     for at, item in enumerate(items):
         match item:
             case TextMessage() | ImageMessage():
-                content = build_content(item, capabilities, new=at >= turn)
+                if isinstance(item, TextMessage) and not item.parts:
+                    content = item.content
+                else:
+                    is_new = at >= find_last_turn(items)
+                    content = build_content(item, capabilities, new=is_new)
                 role = choose_role(item, options.preset, model)
                 messages.append({"role": role, "content": content})
             case Thought():

@@ -10,9 +10,8 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
@@ -145,8 +144,7 @@ Exchange = AbstractAsyncContextManager[StreamResponse, bool | None]
 """A request that is sent each time that it is entered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderRequest:
+class ProviderRequest(NamedTuple):
     """A request that is ready to be sent.
 
     `new_reader` returns the reader and the decoder of one response.
@@ -155,10 +153,10 @@ class ProviderRequest:
     exchange: Exchange
     service: Service
     new_reader: Callable[[], tuple[JSONReader, FrameDecoder]]
+    content: JsonObject
+    """The body before encoding, for the span of the request."""
     max_retries: int = 0
     """How often it is sent again when a response breaks off before its first event."""
-    content: JsonObject = field(default_factory=dict[str, Any])
-    """The body before encoding, for the span of the request."""
     accepts_json: bool = True
     """Whether the reader also accepts one JSON text in place of a stream."""
     on_usage: Callable[[Usage], None] = lambda _: None

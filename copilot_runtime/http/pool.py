@@ -71,8 +71,37 @@ def encode_head(method: str, target: Target, headers: Mapping[str, str], size: i
     `headers` replace the default ones, except for those that frame the body. Raises `ValueError`
     for names and values with invalid characters, such as line breaks (header injection).
     """
+    if isinstance(headers, FixedHeaders):
+        fields = headers.encode(target.authority)
+    else:
+        fields = _encode_fields(target.authority, headers)
+    length = b""
+    if size is not None or method not in _BODILESS:
+        length = b"content-length: %d\r\n" % (size or 0)
+    return b"%b%b%b\r\n" % (f"{method} {target.path} HTTP/1.1\r\n".encode(), fields, length)
+
+
+class FixedHeaders(dict[str, str]):
+    """The headers of every request to a service, which are checked and encoded only once.
+
+    They stay in memory, so they must not contain the credentials of a user.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(headers)
+        self._encoded: dict[str, bytes] = {}
+
+    def encode(self, authority: str) -> bytes:
+        """Return the lines of the headers for one server."""
+        if authority not in self._encoded:
+            self._encoded[authority] = _encode_fields(authority, self)
+        return self._encoded[authority]
+
+
+def _encode_fields(authority: str, headers: Mapping[str, str]) -> bytes:
+    """Return the lines of all headers but the length."""
     fields = {
-        "host": target.authority,
+        "host": authority,
         "accept": "*/*",
         "accept-encoding": "identity",  # a compressing proxy would hold chunks back
         "user-agent": "copilot-runtime",
@@ -83,11 +112,7 @@ def encode_head(method: str, target: Target, headers: Mapping[str, str], size: i
         fields[name.lower()] = value
     for name in _FRAMING:
         fields.pop(name, None)
-    if size is not None or method not in _BODILESS:
-        fields["content-length"] = str(size or 0)
-    lines = [f"{method} {target.path} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in fields.items()]
-    return "\r\n".join([*lines, "", ""]).encode()
+    return "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode()
 
 
 KEEP_ALIVE = 15.0

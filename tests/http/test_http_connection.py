@@ -7,7 +7,7 @@ import socket
 import ssl
 import weakref
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, RunSt
 from copilot_runtime.http import pool as pools
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.connection import Connection
-from copilot_runtime.http.pool import Origin, Target, encode_head, parse_target
+from copilot_runtime.http.pool import FixedHeaders, Origin, Target, encode_head, parse_target
 from tests.adapters.provider import CLOSE, END, HANG, HEAD, Provider, Step, piece, serving, whole
 from tests.in_one_test import in_one_test
 
@@ -636,13 +636,19 @@ def test_only_an_address_that_needs_no_change_is_sent_as_it_is(url: str, target:
     assert parse_target(url) == target
 
 
-def test_the_head_of_a_request():
-    target = parse_target("http://h:81/v1")
-    assert target is not None
-    assert encode_head("POST", target, {"X-Key": "k"}, 2) == (
-        b"POST /v1 HTTP/1.1\r\nhost: h:81\r\naccept: */*\r\naccept-encoding: identity\r\n"
-        b"user-agent: copilot-runtime\r\nx-key: k\r\ncontent-length: 2\r\n\r\n"
-    )
+@in_one_test("headers", [{"X-Key": "k"}, FixedHeaders({"X-Key": "k"})])
+def test_the_head_of_a_request(headers: Mapping[str, str]):
+    for authority in ("h:81", "g:81"):
+        target = parse_target(f"http://{authority}/v1")
+        assert target is not None
+        assert (
+            encode_head("POST", target, headers, 2)
+            == (
+                b"POST /v1 HTTP/1.1\r\nhost: %b\r\naccept: */*\r\naccept-encoding: identity\r\n"
+                b"user-agent: copilot-runtime\r\nx-key: k\r\ncontent-length: 2\r\n\r\n"
+            )
+            % authority.encode()
+        )
 
 
 def _certificate_for(name: str, folder: Path) -> tuple[Path, Path]:

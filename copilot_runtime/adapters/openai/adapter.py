@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -29,6 +29,7 @@ from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import JSONReader, ProviderRequest, encode_body
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.base.errors import Misuse
+from copilot_runtime.http.pool import FixedHeaders
 from copilot_runtime.http.sse import SSEDecoder
 
 if TYPE_CHECKING:
@@ -37,6 +38,19 @@ if TYPE_CHECKING:
 Api = Literal["chat", "responses"]
 
 _PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "responses"}
+_FORMATS: Mapping[Api, str] = {
+    "chat": "a stream of chat completion chunks",
+    "responses": "a stream of response events",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What the requests to one model have in common, as long as the key is the same."""
+
+    service: Service
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
 
 
 class OpenAIAdapter(HTTPAdapter):
@@ -106,6 +120,7 @@ class OpenAIAdapter(HTTPAdapter):
         self._client = client
         self._auth = OpenAIAuth(api_key, base_url, preset, token=token, api_version=api_version)
         self._auth.url(_PATHS[api])  # raises now rather than at the first request
+        self._route: _Route | None = None
         self._window = ContextWindow(preset.adapter, context_tokens)
         is_at_home = preset.is_at(self._auth.base_url if client is None else str(client.base_url))
         if include_usage is None:  # a server that imitates OpenAI may refuse to count
@@ -129,20 +144,18 @@ class OpenAIAdapter(HTTPAdapter):
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
-        if self.api == "chat":
-            build, format = build_body, "a stream of chat completion chunks"
-        else:
-            build, format = build_response_body, "a stream of response events"
+        build = build_body if self.api == "chat" else build_response_body
         content = build(request, model, self.options, capabilities, context_tokens)
-        body, name = encode_body(content), self.options.preset.name
+        body = encode_body(content)
         if self._client is not None:
-            service = Service(name, model, self._client.api_key, format)
+            service = self._build_service(model, self._client.api_key)
             exchange = _open_response(self._client, self.api, content, service)
         else:
-            authorization = await self._auth.authorize()
-            service = Service(name, model, authorization.secret, format)
-            url = self._auth.url(_PATHS[self.api], model)
-            exchange = self._upstream.post(url, body, {**self._headers, **authorization.headers})
+            route = self._route
+            if route is None or route.service.model != model:
+                route = await self._find_route(model)
+            service = route.service
+            exchange = self._upstream.post(route.url, body, route.headers)
         return ProviderRequest(
             exchange=exchange,
             service=service,
@@ -151,6 +164,20 @@ class OpenAIAdapter(HTTPAdapter):
             content=content,
             on_usage=partial(self._window.calibrate, model, request, body),
         )
+
+    async def _find_route(self, model: str) -> _Route:
+        """Return the route to a model, which is kept for the next request if the key is fixed."""
+        authorization = await self._auth.authorize()
+        service = self._build_service(model, authorization.secret)
+        url = self._auth.url(_PATHS[self.api], model)
+        headers = {**self._headers, **authorization.headers}
+        if not self._auth.is_fixed:
+            return _Route(service, url, headers)
+        self._route = _Route(service, url, FixedHeaders(headers))
+        return self._route
+
+    def _build_service(self, model: str, secret: str | None) -> Service:
+        return Service(self.options.preset.name, model, secret, _FORMATS[self.api])
 
     def _name_provider(self) -> str:
         return self.options.preset.adapter

@@ -153,6 +153,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
             exchange=self._upstream.post(self._auth.url(path), body, headers),
             service=service,
             new_reader=lambda: (reader, SSEDecoder()),
+            content={},
             accepts_json=False,
             on_close=on_close,
         )

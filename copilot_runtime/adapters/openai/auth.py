@@ -70,6 +70,11 @@ class OpenAIAuth:
         root = parts._replace(path=parts.path.rstrip("/"), query="", fragment="")
         return urlunsplit(root), urlunsplit(("", "", "", parts.query, parts.fragment))
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all requests have the same authorization: no function returns the key."""
+        return not callable(self._api_key if self._token is None else self._token)
+
     async def authorize(self) -> Authorization:
         """Return the authorization of one request.
 

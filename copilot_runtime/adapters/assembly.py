@@ -57,7 +57,8 @@ class Assembly:
         self.response_id = ""
         """The provider's own id of the response."""
         self._names = {encode_tool_name(action.name): action.name for action in request.actions}
-        self._request_ids = _collect_ids(request.messages)
+        self._messages = request.messages
+        self._request_ids: set[str] | None = None
         self._numbers: dict[str, int] = {}
         """The last suffix that made an id unique, so that thousands of texts need no new search."""
         self._used: set[str] = set()
@@ -71,7 +72,7 @@ class Assembly:
         self.response_id = answer_id
         if self._given_id:
             return
-        self.answer_id = answer_id if answer_id and answer_id not in self._request_ids else new_id()
+        self.answer_id = new_id() if not answer_id or self._is_taken(answer_id) else answer_id
 
     def text(self, content: str) -> None:
         """Add a piece of text."""
@@ -187,7 +188,7 @@ class Assembly:
         )
 
     def _start(self, call: "ToolCallBuffer") -> None:
-        if not call.id or call.id in self._used or call.id in self._request_ids:
+        if not call.id or call.id in self._used or self._is_taken(call.id):
             call.id = new_id()
         self._used.add(call.id)
         call.started = True
@@ -243,6 +244,12 @@ class Assembly:
             self.events.append(ReasoningEnd(message_id=self._reasoning))
             self._reasoning = None
 
+    def _is_taken(self, id: str) -> bool:
+        """Return whether the conversation of the request uses an id."""
+        if self._request_ids is None:
+            self._request_ids = _collect_ids(self._messages)
+        return id in self._request_ids
+
     def _message_id(self, suffix: str) -> str:
         """Return the answer's id, with a numeric suffix if a message already has it."""
         self.answer_id = self.answer_id or new_id()
@@ -258,8 +265,11 @@ class Assembly:
 
 def _collect_ids(messages: Sequence[Message]) -> set[str]:
     """Return the ids that a conversation uses, including those of answers with calls only."""
-    parents = {one.parent_id for one in messages if isinstance(one, ActionExecutionMessage)}
-    return {message.id for message in messages} | {id for id in parents if id}
+    ids = {message.id for message in messages}
+    for message in messages:
+        if isinstance(message, ActionExecutionMessage) and message.parent_id:
+            ids.add(message.parent_id)
+    return ids
 
 
 @dataclass(slots=True)

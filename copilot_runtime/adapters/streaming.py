@@ -261,13 +261,15 @@ async def _read_events(
             payloads = [block + await response.text()]
         else:
             payloads = frames.feed(block)
-        while payloads:
+        while len(payloads) > PAYLOADS_AT_ONCE:
             yield reader.read(payloads[:PAYLOADS_AT_ONCE])
             if reader.done or reader.failure:
                 return
             del payloads[:PAYLOADS_AT_ONCE]
-            if payloads:
-                await asyncio.sleep(0)  # others run, and the run can be stopped
+            await asyncio.sleep(0)  # others run, and the run can be stopped
+        yield reader.read(payloads)
+        if reader.done or reader.failure:
+            return
     yield reader.read(frames.finish())
 
 

@@ -24,7 +24,7 @@ from copilot_runtime.http.errors import (
     is_retryable,
     parse_retry_after,
 )
-from copilot_runtime.http.pool import ConnectionPool, Target, encode_head, parse_target
+from copilot_runtime.http.pool import ConnectionPool, encode_head, parse_target
 
 if TYPE_CHECKING:
     import httpx
@@ -146,6 +146,8 @@ class Upstream:
                 is_disconnect = isinstance(error.__cause__, ServerDisconnected)
                 wait = 0.0 if attempt == 0 and is_disconnect else backoff(attempt)
             else:
+                if response.status < 400:
+                    return response
                 if attempt < self.max_retries and is_retryable(response.status, response.headers):
                     wait = parse_retry_after(response.headers)
                     wait = backoff(attempt) if wait is None else wait
@@ -171,7 +173,15 @@ class Upstream:
             proxy = self._proxy(url)
             if target is None or proxy is not None or method == "HEAD":
                 return await self._send_by_aiohttp(method, url, body, headers, proxy)
-            return await self._send_directly(method, target, body, headers)
+            head = encode_head(method, target, headers, None if body is None else len(body))
+            pool = self._pools.get(asyncio.get_running_loop()) or await self._open_pool()
+            response = await pool.send(
+                target.origin,
+                head,
+                body or b"",
+                timeout=self.idle_timeout,
+                is_idempotent=method in _IDEMPOTENT,
+            )
         except InvalidAddress as error:
             raise ConfigurationFailed(
                 f"{self.name} API error: {url!r} is not an address.",
@@ -187,26 +197,14 @@ class Upstream:
             raise self.errors.build_timeout() from error
         except OSError as error:
             raise self.errors.build_connection_error(error, url, "closed") from error
-
-    async def _send_directly(
-        self, method: str, target: Target, body: bytes | None, headers: Mapping[str, str]
-    ) -> Response:
-        head = encode_head(method, target, headers, None if body is None else len(body))
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            pool = self._pools[loop] = ConnectionPool(self.connect_timeout)
-            await self._drop_closed_loops()
-        response = await pool.send(
-            target.origin,
-            head,
-            body or b"",
-            timeout=self.idle_timeout,
-            is_idempotent=method in _IDEMPOTENT,
-        )
         if response.headers.get("content-encoding") in INFLATABLE:
             return InflatedResponse(response)
         return response
+
+    async def _open_pool(self) -> ConnectionPool:
+        pool = self._pools[asyncio.get_running_loop()] = ConnectionPool(self.connect_timeout)
+        await self._drop_closed_loops()
+        return pool
 
     async def _send_by_aiohttp(
         self,

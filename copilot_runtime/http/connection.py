@@ -246,14 +246,15 @@ class Response:
 
         If the connection breaks, the received bytes are returned first; then it raises `OSError`.
         """
-        while not self._blocks:
+        blocks = self._blocks
+        while not blocks:
             if self._error is not None:
                 raise self._error
             if self.ended:
                 return b""
             await self._wait()
-        block = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks)
-        self._blocks.clear()
+        block = blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        blocks.clear()
         if self._size > _HIGH_WATER:
             self._connection.resume_reading()
         self._size = 0
@@ -287,7 +288,9 @@ class Response:
         self._size += len(block)
         if self._size > _HIGH_WATER:
             self._connection.pause_reading()
-        self._wake()
+        waiter = self._waiter  # as `_wake` does, for each chunk
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def end(self) -> None:
         self.ended = True
@@ -307,7 +310,7 @@ class Response:
         return self._waiter
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+        waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 

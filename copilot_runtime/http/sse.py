@@ -39,7 +39,13 @@ class SSEDecoder:
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return the data of every event that ends in this block."""
-        if self._is_one_event(block):
+        if (  # nearly always, it is one event in one line
+            block.startswith(b"data: ")
+            and block.endswith(b"\n\n")
+            and block.find(b"\n") == len(block) - 2 > 6
+            and block.find(b"\r") < 0
+            and not (self._rest or self._data or self._after_cr)
+        ):
             self.is_event_stream = True
             return [block[6:-2]]
         if self._after_cr or b"\r" in block:
@@ -66,15 +72,6 @@ class SSEDecoder:
         if rest:
             self._start_event(rest, events)
         return [data for data in events if data] if b"" in events else events
-
-    def _is_one_event(self, block: bytes) -> bool:
-        """Return whether the block is exactly one single-line event, the common case."""
-        return (
-            block[:6] == b"data: "
-            and block[-2:] == b"\n\n"
-            and block.find(b"\n") == len(block) - 2 > 6
-            and not (self._rest or self._data or self._after_cr or b"\r" in block)
-        )
 
     def finish(self) -> list[bytes]:
         """Return the data of a last event that lacks its empty line."""

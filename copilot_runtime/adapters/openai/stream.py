@@ -61,20 +61,18 @@ class CompletionReader(JSONReader):
             self._assembly.begin(data.get("id") or "")
             self._model = data.get("model") or self._model
         for choice in choices:
-            if not choice.get("index"):
-                self._take_choice(choice)
+            if choice.get("index"):  # of further answers, none is read
+                continue
+            delta = choice.get("delta") or choice.get("message") or {}
+            content = delta.get("content")
+            if content and type(content) is str and len(delta) == 1 and not self._thinks:
+                self._assembly.text(content)  # nearly every chunk has nothing else
+            elif delta:
+                self._take_delta(delta)
+            if reason := choice.get("finish_reason"):
+                self._finish(reason)
         if data.get("usage") or data.get("error") or "x_groq" in data:
             self._take_aside(data)
-
-    def _take_choice(self, choice: JsonObject) -> None:
-        delta = choice.get("delta") or choice.get("message") or {}
-        content = delta.get("content")
-        if content and type(content) is str and len(delta) == 1 and not self._thinks:
-            self._assembly.text(content)  # nearly every chunk has nothing else
-        else:
-            self._take_delta(delta)
-        if reason := choice.get("finish_reason"):
-            self._finish(reason)
 
     def _take_delta(self, delta: JsonObject) -> None:
         assembly = self._assembly

@@ -9,9 +9,9 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -22,9 +22,10 @@ from copilot_runtime.adapters.errors import (
     find_request_id,
     read_response_error,
 )
+from copilot_runtime.adapters.first_token import FirstTokenLimit
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Events, Usage
-from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.base.errors import CopilotError, NetworkError
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.http.errors import backoff
@@ -99,8 +100,6 @@ class JSONReader(ABC):
         """
 
 
-_T = TypeVar("_T")
-
 ERROR_BODY_TIMEOUT = 5.0
 """Seconds to read the body of an error response; its status is known before."""
 
@@ -140,17 +139,14 @@ class FrameDecoder(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
-Exchange = AbstractAsyncContextManager[StreamResponse, bool | None]
-"""A request that is sent each time that it is entered."""
-
-
 class ProviderRequest(NamedTuple):
     """A request that is ready to be sent.
 
-    `new_reader` returns the reader and the decoder of one response.
+    `exchange` sends it each time that it is entered. `new_reader` returns the reader and the
+    decoder of one response.
     """
 
-    exchange: Exchange
+    exchange: AbstractAsyncContextManager[StreamResponse, bool | None]
     service: Service
     new_reader: Callable[[], tuple[JSONReader, FrameDecoder]]
     content: JsonObject
@@ -249,7 +245,7 @@ def _plain(value: Any) -> Any:
 async def _read_events(
     request: ProviderRequest,
     response: StreamResponse,
-    limit: "FirstTokenLimit",
+    limit: FirstTokenLimit,
     reader: JSONReader,
     frames: FrameDecoder,
 ) -> AsyncGenerator[list[Event], None]:
@@ -299,64 +295,6 @@ async def _read_error(response: StreamResponse, service: Service) -> CopilotErro
         async with asyncio.timeout(ERROR_BODY_TIMEOUT):
             body = await response.text()
     return read_response_error(service, response.status, body, response.headers)
-
-
-class FirstTokenLimit:
-    """The timeout until the first event; it no longer applies once `has_event` is set.
-
-    `subject` is the prefix of the error message. Without `seconds`, nothing is limited.
-    """
-
-    def __init__(self, subject: str, seconds: float | None) -> None:
-        self.has_event = False
-        self._subject = subject
-        self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + (seconds or 0.0)
-
-    def enter(self, exchange: Exchange) -> Exchange:
-        """Return the exchange; when it is entered, its response arrives in time."""
-        return exchange if self._seconds is None else _enter_in_time(exchange, self)
-
-    def read(self, response: StreamResponse) -> "StreamResponse | _BlocksInTime":
-        """Return the blocks of a response; until the first event, they arrive in time."""
-        return response if self._seconds is None else _BlocksInTime(response, self)
-
-    async def within_deadline(self, awaitable: Awaitable[_T]) -> _T:
-        """Await it. Raises `RunStalled` at the deadline."""
-        if self.has_event or self._seconds is None:
-            return await awaitable
-        deadline = asyncio.timeout_at(self._deadline)
-        try:
-            async with deadline:
-                return await awaitable
-        except TimeoutError:
-            if not deadline.expired():  # it is of the awaitable itself
-                raise
-            raise RunStalled(
-                f"{self._subject}: No first word for {self._seconds:g} seconds.",
-                kind="APIConnectionTimeoutError",
-                hint="Raise first_token_timeout if the model may think that long.",
-            ) from None
-
-
-@asynccontextmanager
-async def _enter_in_time(
-    exchange: Exchange, limit: FirstTokenLimit
-) -> AsyncGenerator[StreamResponse]:
-    async with AsyncExitStack() as stack:
-        yield await limit.within_deadline(stack.enter_async_context(exchange))
-
-
-class _BlocksInTime:
-    def __init__(self, response: StreamResponse, limit: FirstTokenLimit) -> None:
-        self._blocks = aiter(response)
-        self._limit = limit
-
-    def __aiter__(self) -> "_BlocksInTime":
-        return self
-
-    async def __anext__(self) -> bytes:
-        return await self._limit.within_deadline(anext(self._blocks))
 
 
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], tuple[str, ...]]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service, build_error, find_request_id
+from copilot_runtime.adapters.first_token import FirstTokenLimit
 from copilot_runtime.adapters.langchain.request import (
     PROVIDER,
     LangChainRequest,
@@ -18,7 +19,6 @@ from copilot_runtime.adapters.langchain.request import (
     set_fields,
 )
 from copilot_runtime.adapters.langchain.stream import ChunkReader
-from copilot_runtime.adapters.streaming import FirstTokenLimit
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.concurrency import call

@@ -5,10 +5,11 @@ Also enables TCP keep-alive, so that connections to vanished machines time out.
 
 import asyncio
 import socket
+from itertools import chain
 from math import ceil
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _LONGEST_URL = 64 * 1024
 """Maximum length of a URL, in bytes; uvicorn's parser finds no path in longer ones."""
@@ -33,11 +34,10 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
     another request has arrived: a client that connects silently, or sends half a head, would keep
     its socket forever.
     """
-    protocol: Any = AutoHTTPProtocol
 
-    class LimitedReading(protocol):
-        _headers_bytes = 0
-        _headers_count = 0
+    class LimitedReading(HttpToolsProtocol):
+        _is_reading = False
+        """`True` from the first byte of a request to its last."""
         _unread = 0
         """Number of bytes that the parser still buffers: it copies them with each chunk."""
 
@@ -52,24 +52,21 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
         def data_received(self, data: bytes) -> None:
             self._unread += len(data)
             super().data_received(data)
-            if self._unread > _LONGEST_HEADERS and not self.transport.is_closing():
+            if (
+                self._unread > _LONGEST_HEADERS or self._has_large_head()
+            ) and not self.transport.is_closing():
                 self._refuse_headers()
 
         def on_message_begin(self) -> None:
-            self._unread = self._headers_bytes = self._headers_count = 0
+            self._is_reading = True
+            self._unread = 0
             super().on_message_begin()
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            """Handle a header or trailer. Raises `ValueError` if they exceed the limit."""
+        def on_headers_complete(self) -> None:
+            """Handle the end of a head. Raises `ValueError` if it exceeds the limits."""
             self._unread = 0
-            self._headers_count += 1
-            self._headers_bytes += len(name) + len(value)
             if self._has_large_head():
                 raise ValueError(_TOO_LARGE.decode())
-            super().on_header(name, value)
-
-        def on_headers_complete(self) -> None:
-            self._unread = 0
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
@@ -77,7 +74,11 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
             super().on_body(body)
 
         def on_message_complete(self) -> None:
+            """Handle the end of a request. Raises `ValueError` for too many trailers."""
             self._unread = 0
+            if len(self.headers) > _MOST_HEADERS:
+                raise ValueError(_TOO_LARGE.decode())
+            self._is_reading = False
             super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:
@@ -88,7 +89,11 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
                 super().send_400_response(msg)
 
         def _has_large_head(self) -> bool:
-            return self._headers_bytes > _LONGEST_HEADERS or self._headers_count > _MOST_HEADERS
+            """Return `True` if the headers and trailers of an incomplete request are too large."""
+            return self._is_reading and (
+                len(self.headers) > _MOST_HEADERS
+                or sum(map(len, chain.from_iterable(self.headers))) > _LONGEST_HEADERS
+            )
 
         def _refuse_headers(self) -> None:
             head = (

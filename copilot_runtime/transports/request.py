@@ -1,11 +1,10 @@
 """A request as the router passes it to a transport, and the methods to respond to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import LimitExceeded
@@ -242,17 +241,15 @@ class Request:
         every += encode_headers(headers)
         every += self.response_headers
         self.is_answered, self.status = True, status
-        await self.send({"type": "http.response.start", "status": status, "headers": every})
+        head: Message = {"type": "http.response.start", "status": status, "headers": every}
         if len(body) <= PIECE:
+            await self.send(head)
             await self.send({"type": "http.response.body", "body": body})
             return
-        stream = Stream(self.receive, self.send, self._write_timeout)
-        shared = share(body)
-        body = shared.body
-        try:
+        async with Stream(self.receive, self.send, head, self._write_timeout) as stream:
+            shared = share(body)
+            body = shared.body
             await stream.write(body, last=True)
-        finally:
-            stream.close()
 
     async def respond_json(
         self, status: int, value: Any, headers: Mapping[str, str] | None = None
@@ -260,8 +257,7 @@ class Request:
         """Send a JSON response."""
         await self.respond(status, dumps(value), headers=headers)
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         content_type: str,
         *,
@@ -269,25 +265,23 @@ class Request:
         keep_alive: float = 0.0,
         comment: bytes = b"",
         headers: Mapping[str, str] | None = None,
-    ) -> AsyncGenerator[Stream, None]:
-        """Send a streaming response: its head is sent on entry. See `Stream` for the timeouts.
+    ) -> Stream:
+        """Return a streaming response, whose head is sent on entry. See `Stream` for the timeouts.
 
         Without a `write_timeout`, the one of the settings applies.
         """
         every = [(b"content-type", content_type.encode()), *UNBUFFERED, *encode_headers(headers)]
         every += self.response_headers
         self.is_answered, self.status = True, 200
-        await self.send({"type": "http.response.start", "status": 200, "headers": every})
+        head: Message = {"type": "http.response.start", "status": 200, "headers": every}
         timeout = self._write_timeout if write_timeout is None else write_timeout
-        stream = Stream(self.receive, self.send, timeout, keep_alive=keep_alive, comment=comment)
-        try:
-            yield stream
-        finally:
-            stream.close()
+        return Stream(
+            self.receive, self.send, head, timeout, keep_alive=keep_alive, comment=comment
+        )
 
     def stream_events(
         self, *, keep_alive: float = 15.0, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[Stream]:
+    ) -> Stream:
         """Send server-sent events; a comment follows each `keep_alive` seconds of silence."""
         return self.stream(
             "text/event-stream",

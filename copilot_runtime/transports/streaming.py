@@ -5,11 +5,11 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from starlette.requests import Request
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 
 from copilot_runtime.security.cors import RawHeaders
 
@@ -32,7 +32,7 @@ class WriteTimeout(Exception):
 
 
 class Stream:
-    """The body of a response: the first write opens it, the last one closes it.
+    """A response: entering it sends its `head`, the first write opens its body, the last closes it.
 
     Writes use the server's backpressure. If a client accepts no data for `timeout` seconds, its
     connection is aborted and `write` raises `WriteTimeout`. After `keep_alive` seconds of silence
@@ -40,10 +40,16 @@ class Stream:
     watches a whole response; a timer per chunk would cost more than the chunk.
     """
 
+    _since: float | None = None
+    """When the active write began, or `None`."""
+    _stalled = False
+    _beat: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         receive: Receive,
         send: Send,
+        head: Message,
         timeout: float,
         *,
         keep_alive: float = 0.0,
@@ -51,16 +57,26 @@ class Stream:
     ) -> None:
         self._receive = receive
         self._send = send
+        self._head = head
         self._timeout = timeout
         self._keep_alive = keep_alive
         self._comment = comment
+
+    async def __aenter__(self) -> Self:
+        await self._send(self._head)
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._since: float | None = None
         self._last = self._loop.time()
-        self._stalled = False
-        self._beat: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(min(keep_alive or timeout, timeout), self._check)
+        wait = min(self._keep_alive or self._timeout, self._timeout)
+        self._timer = self._loop.call_later(wait, self._check)
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        """Stop the timers."""
+        self._task = None  # otherwise it keeps itself in memory by its last traceback
+        self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
 
     async def write(self, body: bytes, *, last: bool = False) -> None:
         """Write bytes. With `last`, the body ends after them."""
@@ -105,13 +121,6 @@ class Stream:
                 size = 0
         if parts:
             await self.write(_take(parts))
-
-    def close(self) -> None:
-        """Stop the timers."""
-        self._task = None  # otherwise it keeps itself in memory by its last traceback
-        self._timer.cancel()
-        if self._beat is not None:
-            self._beat.cancel()
 
     def _check(self) -> None:
         """Abort the connection of a stalled client; write a comment after a long silence."""

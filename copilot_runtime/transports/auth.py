@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from time import time_ns
 from typing import Any, cast
@@ -112,7 +112,10 @@ class Authenticator:
     ) -> None:
         self._authenticate = authenticate
         self._properties = properties or {}
-        self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few header names
+        self._forwards = forwards
+        # clients send the same headers with each of their requests
+        self._select_forwarded = lru_cache(maxsize=256)(self._find_forwarded)
+        self._describe_anonymous = lru_cache(maxsize=256)(partial(self._permit, ANONYMOUS))
         self._schemes = schemes
         self._access = access or AccessSettings()
         self._operators = frozenset(operators)
@@ -139,11 +142,14 @@ class Authenticator:
             challenge = {"www-authenticate": "Bearer"}
             raise Unauthorized(401, "Sign in to use this server.", headers=challenge)
         headers = request.headers
-        forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
-        identity = self._permit(identity or ANONYMOUS, request)
+        address = find_address(request, self._proxies)
+        if identity is None:
+            identity = self._describe_anonymous(address)
+        else:
+            identity = self._permit(identity, address)
         return Caller(
             user=identity.owner,
-            headers=forwarded,
+            headers={name: headers[name] for name in self._select_forwarded(tuple(headers))},
             properties=self._properties,
             parent=extract_context(headers),
             identity=identity,
@@ -205,7 +211,11 @@ class Authenticator:
             raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
         return identity
 
-    def _permit(self, identity: Identity, request: Request) -> Identity:
+    def _find_forwarded(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the names of the headers that a run may see."""
+        return [*filter(self._forwards, names)]
+
+    def _permit(self, identity: Identity, address: str) -> Identity:
         """Return an identity with its permissions and its client address."""
         roles = tuple(identity.roles) or self._access.default_roles
         permissions = self._find_scopes(roles)
@@ -215,7 +225,6 @@ class Authenticator:
             permissions |= {OPERATE}
         if identity.scopes is not None and "*" not in identity.scopes:
             permissions &= frozenset(identity.scopes)
-        address = find_address(request, self._proxies)
         return copy_with(identity, roles=roles, permissions=permissions, address=address)
 
     def _warn_unknown(self, roles: Sequence[str], method: str) -> None:

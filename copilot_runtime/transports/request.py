@@ -32,6 +32,30 @@ class Request:
     those of ASGI, for operations that have no method here.
     """
 
+    action: str = ""
+    """The requested operation for the audit log; set by transports that know it."""
+    operation: str = ""
+    """The operation that a service signs, if it is not the method and the path."""
+    thread: str = ""
+    """Identifier of the thread that the request is about."""
+    run: str = ""
+    """The client's identifier of the requested run."""
+    is_read: bool | None = None
+    """`True` if the request only reads; `None` derives that from its method."""
+    starts_run: bool = False
+    """`True` if the request concerns a run, which has its own audit entry."""
+    refusal: BaseException | None = None
+    """The error that refused the request, if the status of the response does not show it."""
+    record: "Callable[[Request, BaseException | None], None] | None" = None
+    """Writes an audit entry, for requests with several operations; `None` without an audit log."""
+    status: int = 0
+    """The status of the response."""
+    is_answered: bool = False
+    """`True` if the response head has been sent."""
+    _body: bytes | BadRequest | None = None
+    _json: Any = None
+    _is_decoded: bool = False
+
     def __init__(
         self,
         scope: Scope,
@@ -55,34 +79,10 @@ class Request:
         self.headers = decode_headers(scope) if headers is None else headers
         self.caller = caller or _NOBODY
         self.response_headers = response_headers or []
-        self.action = ""
-        """The requested operation for the audit log; set by transports that know it."""
-        self.operation = ""
-        """The operation that a service signs, if it is not the method and the path."""
-        self.thread = ""
-        """Identifier of the thread that the request is about."""
-        self.run = ""
-        """The client's identifier of the requested run."""
-        self.is_read: bool | None = None
-        """`True` if the request only reads; `None` derives that from its method."""
-        self.starts_run = False
-        """`True` if the request concerns a run, which has its own audit entry."""
-        self.refusal: BaseException | None = None
-        """The error that refused the request, if the status of the response does not show it."""
-        self.record: Callable[[Request, BaseException | None], None] | None = None
-        """Writes an audit entry, for requests with several operations; `None` without an audit log.
-        """
-        self.status = 0
-        """The status of the response."""
-        self.is_answered = False
-        """`True` if the response head has been sent."""
         self._max_body_bytes = max_body_bytes
         self._max_values = max_values
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
-        self._body: bytes | BadRequest | None = None
-        self._json: Any = None
-        self._is_decoded = False
 
     @property
     def is_websocket(self) -> bool:

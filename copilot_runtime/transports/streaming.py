@@ -223,28 +223,44 @@ async def run_until_disconnect(
     frames of the server and its middleware.
     """
     task = asyncio.create_task(work)
-    left = asyncio.create_task(_wait_for_disconnect(receive))
     try:
-        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        await _wait_for_disconnect(receive, task)
         if not task.done():
             if gone is None:
                 return
             gone()
         await task
     finally:
-        left.cancel()
-        left.add_done_callback(_ignore_exception)
         if not task.done():  # cancelled, or the server is stopping
             task.cancel()
             await asyncio.wait((task,))
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _wait_for_disconnect(receive: Receive, work: "asyncio.Task[None]") -> None:
+    """Wait until the client disconnects, the server fails, or the work is done.
 
+    Most servers report a disconnect after a complete response. For all others, the end of the work
+    cancels `receive`, in the way of `asyncio.timeout`.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "a server calls its application in a task"
+    cancellations = task.cancelling()
+    is_waiting, is_interrupted = True, False
 
-def _ignore_exception(left: "asyncio.Task[None]") -> None:
-    """Retrieve the exception of a server that failed while waiting for the disconnect."""
-    if not left.cancelled():
-        left.exception()
+    def interrupt(_: "asyncio.Task[None]") -> None:
+        nonlocal is_interrupted
+        if is_waiting:
+            is_interrupted = task.cancel()
+
+    work.add_done_callback(interrupt)
+    try:
+        with suppress(Exception):  # a server that fails has lost its client
+            while (await receive())["type"] != "http.disconnect":
+                pass
+    except asyncio.CancelledError:
+        if not is_interrupted or task.cancelling() > cancellations + 1:
+            raise
+    finally:
+        is_waiting = False
+        if is_interrupted:
+            task.uncancel()

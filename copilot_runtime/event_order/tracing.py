@@ -5,8 +5,7 @@ have the arrival times of the events, and `copilot.span.source` is `events`.
 """
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from typing import Self
 
 from copilot_runtime.api.events import (
@@ -32,8 +31,6 @@ from copilot_runtime.telemetry.telemetry import ToolCalls
 
 logger = logging.getLogger(__name__)
 
-Watch = Callable[[Event], None]
-
 _CALLS = frozenset({ActionExecutionStart, ActionExecutionEnd, ActionExecutionResult})
 _TRACED = _CALLS | {StepStarted, StepFinished, Subagent, Interrupt}
 _QUESTIONS = frozenset({Interrupt, Custom})
@@ -46,17 +43,17 @@ _SOURCE = {semconv.SPAN_SOURCE: "events"}
 
 
 class EventTracer:
-    """A context for the duration of a run; also passes events of the types `watched` to `watch`.
+    """A context for the duration of a run, which is fed the events of the types `watched`.
 
     For the many runs without an event to trace, no objects are created.
     """
 
-    __slots__ = ("_run", "_spans", "_watch", "watched")
+    __slots__ = ("_run", "_spans", "_surfaces", "watched")
 
-    def __init__(self, run: RunInput, watch: Watch) -> None:
+    def __init__(self, run: RunInput) -> None:
         self._run = run
-        self._watch = watch
         self._spans: _EventSpans | None = None
+        self._surfaces: _Surfaces | None = None
         self.watched: Collection[type[Event]] = _WATCHED if run.span.is_recording else _A2UI
 
     def __enter__(self) -> Self:
@@ -67,6 +64,8 @@ class EventTracer:
     def __exit__(self, *_: object) -> None:
         if self._spans is not None:
             self._spans.close()
+        if self._surfaces is not None:
+            self._surfaces.close()
 
     def feed(self, event: Event) -> None:
         """Process an event of one of the types `watched`."""
@@ -77,7 +76,9 @@ class EventTracer:
                 self._spans = _EventSpans(self._run)
             self._spans.feed(event)
         if type(event) in _A2UI:
-            self._watch(event)
+            if self._surfaces is None:
+                self._surfaces = _Surfaces(self._run)
+            self._surfaces.feed(event)
 
 
 class _EventSpans:
@@ -195,30 +196,34 @@ def _traces_tools() -> bool:
     return slot is not None and slot.traces_tools
 
 
-@contextmanager
-def watch_a2ui(run: RunInput) -> Generator[Callable[[Event], None]]:
-    """Log a warning at the end of a run if results with A2UI operations led to no surface.
+class _Surfaces:
+    """Logs a warning at the end of a run if results with A2UI operations led to no surface.
 
-    Yields the function that processes the events. An agent may render its surfaces itself.
+    An agent may render its surfaces itself.
     """
-    names: dict[str, None] = {}
-    surfaces: set[str] = set()
 
-    def feed(event: Event) -> None:
+    def __init__(self, run: RunInput) -> None:
+        self._run = run
+        self._names: dict[str, None] = {}
+        """Names of the actions with such results."""
+        self._types: set[str] = set()
+        """Types of the activities."""
+
+    def feed(self, event: Event) -> None:
+        """Process a result or an activity."""
         if isinstance(event, Activity):
-            surfaces.add(event.activity_type)
+            self._types.add(event.activity_type)
         elif isinstance(event, ActionExecutionResult) and _has_operations(event.result):
-            names[event.name] = None
+            self._names[event.name] = None
 
-    try:
-        yield feed
-    finally:
-        if names and _SURFACE not in surfaces:
+    def close(self) -> None:
+        """Log the warning."""
+        if self._names and _SURFACE not in self._types:
             logger.warning(
                 "Run %s: the page does not draw the result of %s: it has operations of A2UI, which "
                 "is not on for this agent. CopilotRuntime(a2ui=True) switches it on.",
-                run.run_id,
-                ", ".join(map(repr, names)),
+                self._run.run_id,
+                ", ".join(map(repr, self._names)),
             )
 
 

@@ -1,10 +1,12 @@
 """Validate that agents yield events that can be serialised."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from itertools import product
 from math import isfinite
+from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args
 
@@ -36,6 +38,8 @@ def validate_event(event: Event, agent: str) -> Event:
             f"The agent yielded {_one(kind)}, which is not an event.",
             hint="Agents yield the events of copilot_runtime.api.events, and nothing else.",
         )
+    if tuple(map(type, known.read_texts(event))) in known.plain:
+        return event
     for name in known.texts:
         if not isinstance(value := getattr(event, name), str):
             raise _no_text(kind, name, value)
@@ -105,21 +109,27 @@ class _Fields:
     perhaps: Sequence[str]
     values: Sequence[str]
     lists: Sequence[tuple[str, tuple[type, ...]]]
+    read_texts: Callable[[Event], Sequence[Any]]
+    """Returns the values of `texts` and `perhaps`."""
+    plain: Collection[Sequence[type]]
+    """The types of these values for which nothing more is to be checked; empty if the class has
+    other fields."""
 
     @classmethod
     def of(cls, kind: Any) -> "_Fields":
         def find(*hints: Any) -> list[str]:
             return [field.name for field in fields(kind) if field.type in hints]
 
-        return cls(
-            texts=find(str),
-            perhaps=find(str | None),
-            values=find(Any, Mapping[str, Any] | None),
-            lists=[
-                *((name, _MESSAGES) for name in find(Sequence[Message])),
-                *((name, _PARTS) for name in find(Sequence[Part])),
-            ],
-        )
+        texts, perhaps = find(str), find(str | None)
+        values = find(Any, Mapping[str, Any] | None)
+        lists = [
+            *((name, _MESSAGES) for name in find(Sequence[Message])),
+            *((name, _PARTS) for name in find(Sequence[Part])),
+        ]
+        read_texts = attrgetter("type", *texts, *perhaps)  # of one attribute, it returns no tuple
+        types = product((str,), *[(str,)] * len(texts), *[(str, NoneType)] * len(perhaps))
+        plain = () if values or lists else frozenset(types)
+        return cls(texts, perhaps, values, lists, read_texts, plain)
 
 
 _KINDS: Mapping[type, _Fields] = {kind: _Fields.of(kind) for kind in get_args(Event)}

@@ -4,7 +4,8 @@ Rules and error messages are those of `verifyEvents` in @ag-ui/client 0.0.59, so
 same errors as from CopilotKit's own runtime.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -31,7 +32,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import Cancelled, ErrorReport, IncompleteStream
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.event_order.tracing import EventTracer, watch_a2ui
+from copilot_runtime.event_order.tracing import EventTracer
 from copilot_runtime.event_order.validate import validate_event
 
 _MAY_BE_DONE = (
@@ -49,7 +50,7 @@ async def verify_events(events: Events, run: RunInput) -> Events:
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
-    with watch_a2ui(run) as watch, EventTracer(run, watch) as tracer:
+    with EventTracer(run) as tracer:
         watched = tracer.watched
         async with aclosing(events):
             async for event in events:
@@ -93,7 +94,7 @@ class EventOrder:
     """
 
     def __init__(self, *, begun: bool = False) -> None:
-        self._open: OpenItems[_Kind, str] = OpenItems((_STEP, _TEXT, _CALL, _SUBAGENT, _THOUGHT))
+        self._open: OpenItems[_Kind, str] = OpenItems()
         """The value of a call is its name."""
         self.texts = self._open.by_kind[_TEXT]
         """The open texts by id; content for one of them is always in order."""
@@ -163,10 +164,10 @@ class EventOrder:
         match event:
             case TextMessageStart(message_id=key):
                 return self._begin(_TEXT, key)
-            case TextMessageContent(message_id=key):
-                return self._grow(_TEXT, key, "CONTENT")
             case TextMessageEnd(message_id=key):
                 return self._end(_TEXT, key)
+            case TextMessageContent(message_id=key):
+                return self._grow(_TEXT, key, "CONTENT")
             case ActionExecutionArgs(call_id=key):
                 return self._grow(_CALL, key, "ARGS")
             case ActionExecutionStart(call_id=key, name=name):
@@ -315,8 +316,8 @@ class OpenItems(Generic[Kind, Value]):
     `by_kind` has the ids of each kind with their values, for reading.
     """
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
-        self.by_kind: Mapping[Kind, dict[str, Value]] = {kind: {} for kind in kinds}
+    def __init__(self) -> None:
+        self.by_kind: Mapping[Kind, dict[str, Value]] = defaultdict(dict)
         self._order: dict[tuple[Kind, str], None] = {}
 
     def begin(self, kind: Kind, key: str, value: Value) -> bool:

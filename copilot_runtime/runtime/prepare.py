@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from copilot_runtime.actions.sources import gather_actions, select_actions
 from copilot_runtime.agents.direct import FileStoringAgent, stores_files
@@ -53,8 +53,7 @@ class HandoffPolicy:
         return ToolLoopAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRun:
+class PendingRun(NamedTuple):
     """A prepared run that is ready to start."""
 
     request: RunInput
@@ -118,7 +117,7 @@ class RunPreparer:
         for one in self.middleware:
             run = one.mark(run)
             agent = one.wrap(agent, run)
-        return replace(pending, request=run, agent=agent)
+        return pending._replace(request=run, agent=agent)
 
     async def authorize_run(self, request: RunInput) -> RunInput:
         """Check a request that is not a run, and return it as changed by the hook.

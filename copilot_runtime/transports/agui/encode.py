@@ -110,7 +110,7 @@ class Encoder:
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._agent = agent
         self._dialect = dialect or Dialect()
-        self._open: OpenItems[str, bytes] = OpenItems(_ENDS)
+        self._open: OpenItems[str, bytes] = OpenItems()
         """The open items; each value is the prefix of the frames with the item's deltas."""
         self._texts = self._open.by_kind["text"]
         self._calls = self._open.by_kind["call"]

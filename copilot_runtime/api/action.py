@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from copilot_runtime.api.run_input import RunInput  # which has actions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class ActionContext:
     """The request for which an action runs."""
 

@@ -43,7 +43,7 @@ class Forbidden(CopilotError):
     severity = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class Identity:
     """The identity behind a credential. An `authenticate` hook may return one instead of a user id.
 

@@ -108,7 +108,7 @@ class ContextItem:
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class Parameters:
     """Model parameters of the request. `None` means not set; zero is a value."""
 
@@ -162,7 +162,7 @@ class GuardrailRules:
     deny: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class RunInput:
     """The input of a run. Use `dataclasses.replace` for a changed copy."""
 

@@ -1,4 +1,4 @@
-"""Chats with an application in this process, and a model in a thread with an event loop of its own.
+"""Chats with an application in this process; a thread has the event loop of its model or agent.
 
 Counts of what such a chat does are the same on a busy machine. The HTTP server is not part of it.
 """
@@ -6,22 +6,23 @@ Counts of what such a chat does are the same on a busy machine. The HTTP server 
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, MutableMapping
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.streaming.clients import Client
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.openai import OpenAIAdapter
+from copilot_runtime.agents.agui import AguiAgent
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 class InProcess:
-    """An application that answers with a model of `chunks` words.
+    """An application that answers with a model or an agent of `chunks` words.
 
-    The model sends a word when the client has received the one before, so each arrives alone.
+    That sends a word when the client has received the one before, so each arrives alone.
     """
 
     def __init__(self, app: Any, model: "_Model") -> None:
@@ -70,12 +71,20 @@ class InProcess:
 
 
 @asynccontextmanager
-async def serve_in_process() -> AsyncGenerator[InProcess]:
-    """Serve an application whose threads are in memory, below `/graphql`."""
+async def serve_in_process(*, agent: bool = False) -> AsyncGenerator[InProcess]:
+    """Serve an application whose threads are in memory, below `/graphql`.
+
+    It answers with a model, or with an AG-UI agent.
+    """
     model = _Model()
-    url = f"http://127.0.0.1:{model.start()}/v1"
-    adapter = OpenAIAdapter("m", base_url=url, api_key="k")
-    runtime = CopilotRuntime(adapter, settings=Settings(threads="memory"))
+    url = f"http://127.0.0.1:{model.start()}"
+    settings = Settings(threads="memory")
+    if agent:
+        agents = {"default": AguiAgent(f"{url}{_AGENT_PATH}")}
+        runtime = CopilotRuntime(agents=agents, settings=settings)
+    else:
+        adapter = OpenAIAdapter("m", base_url=f"{url}/v1", api_key="k")
+        runtime = CopilotRuntime(adapter, settings=settings)
     recorder: Any = runtime.runtime.bus
     recorder._commits.patience = 3_600  # a slow machine would commit more often
     try:
@@ -85,6 +94,8 @@ async def serve_in_process() -> AsyncGenerator[InProcess]:
 
 
 class _Model:
+    """A model, and an AG-UI agent at `_AGENT_PATH`."""
+
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._received = asyncio.Event()
@@ -110,16 +121,15 @@ class _Model:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 size = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
                 body = json.loads(await reader.readexactly(int(size)))
-                await self._stream(writer, int(body["messages"][-1]["content"]))
+                script = _AGENT if f" {_AGENT_PATH} ".encode() in head else _MODEL
+                await self._stream(writer, script, int(body["messages"][-1]["content"]))
         except asyncio.IncompleteReadError:
             writer.close()
 
-    async def _stream(self, writer: asyncio.StreamWriter, chunks: int) -> None:
-        word = _encode({"content": "word"})
-        last = _encode({}, "stop") + b"data: [DONE]\n\n"
-        blocks = [_HEAD + _frame(_encode({"role": "assistant", "content": ""}) + word)]
-        blocks += [_frame(word) for _ in range(chunks - 1)]
-        blocks[-1] += _frame(last) + b"0\r\n\r\n"
+    async def _stream(self, writer: asyncio.StreamWriter, script: "_Script", chunks: int) -> None:
+        blocks = [_HEAD + _frame(script.first + script.word)]
+        blocks += [_frame(script.word) for _ in range(chunks - 1)]
+        blocks[-1] += _frame(script.last) + b"0\r\n\r\n"
         for number, block in enumerate(blocks):
             if number:
                 await self._received.wait()
@@ -127,11 +137,43 @@ class _Model:
             writer.write(block)  # at once, so that it is read at once
 
 
-def _encode(delta: dict[str, str], finish: str | None = None) -> bytes:
+class _Script(NamedTuple):
+    """The server-sent events before the words, of a word, and after the words."""
+
+    first: bytes
+    word: bytes
+    last: bytes
+
+
+def _encode(event: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+def _encode_chunk(delta: Mapping[str, str], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    chunk = {"id": "c", "model": "m", "choices": [choice]}
-    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    return _encode({"id": "c", "model": "m", "choices": [choice]})
+
+
+def _encode_message_event(kind: str, **fields: str) -> bytes:
+    return _encode({"type": f"TEXT_MESSAGE_{kind}", "messageId": "m", **fields})
+
+
+def _encode_run_event(kind: str) -> bytes:
+    return _encode({"type": f"RUN_{kind}", "threadId": "t", "runId": "r"})
 
 
 def _frame(block: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(block), block)
+
+
+_AGENT_PATH = "/agent"
+_MODEL = _Script(
+    _encode_chunk({"role": "assistant", "content": ""}),
+    _encode_chunk({"content": "word"}),
+    _encode_chunk({}, "stop") + b"data: [DONE]\n\n",
+)
+_AGENT = _Script(
+    _encode_run_event("STARTED") + _encode_message_event("START", role="assistant"),
+    _encode_message_event("CONTENT", delta="word"),
+    _encode_message_event("END") + _encode_run_event("FINISHED"),
+)

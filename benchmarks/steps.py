@@ -20,7 +20,9 @@ import uvloop
 from benchmarks.in_process import serve_in_process
 from benchmarks.streaming.clients import AGUI, V1
 
-_WAYS = {"v1": (V1, "/graphql"), "AG-UI": (AGUI, "/graphql/agent/default/run")}
+_AGUI_RUN = (AGUI, "/graphql/agent/default/run")
+_WAYS = {"v1": (V1, "/graphql"), "AG-UI": _AGUI_RUN, "AG-UI agent": _AGUI_RUN}
+"""The clients of a model, and that of an AG-UI agent."""
 _CHATS = 48
 _CHUNKS = 100
 
@@ -45,14 +47,14 @@ def main() -> None:
 
 
 def count_steps(way: str) -> dict[str, Steps]:
-    """Return the steps of a `chat` of one word, and of one more `chunk`, for `v1` or `AG-UI`."""
+    """Return the steps of a `chat` of one word, and of one more `chunk`, in one of `_WAYS`."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as `serve` has it
         return runner.run(_count_steps(way))
 
 
 async def _count_steps(way: str) -> dict[str, Steps]:
     client, path = _WAYS[way]
-    async with serve_in_process() as served:
+    async with serve_in_process(agent=way == "AG-UI agent") as served:
         await served.chat_many(client, path, 2 * _CHATS)  # what is made once, is made now
         short = await _count(served.chat_many(client, path, _CHATS))
         long = await _count(served.chat(client, path, _CHUNKS))

@@ -50,6 +50,7 @@ from copilot_runtime.api.messages import Message, ReasoningMessage
 from copilot_runtime.base.errors import STOPPED, Cancelled, ErrorReport
 from copilot_runtime.base.jsonpatch import make_patch
 from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import drop_none
 from copilot_runtime.event_order.verify import OpenItems, interrupted_result
 from copilot_runtime.transports import trace_ids
 
@@ -59,15 +60,25 @@ _ROLES = {"assistant", "user", "system", "developer"}
 _AFTER_1_50 = ("REASONING_", "SUBAGENT_")
 """Prefixes of events that @ag-ui/client 0.0.42 does not know."""
 
+_TEXT = b'data: {"type":"TEXT_MESSAGE_START","messageId":%b,"role":"%b"%b}\n\n'
+
+_CONTENT = b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":%b,"delta":'
+_ARGS = b'data: {"type":"TOOL_CALL_ARGS","toolCallId":%b,"delta":'
+_THOUGHT = b'data:{"type":"REASONING_MESSAGE_CONTENT","messageId":%b,"delta":'
+"""The frames with deltas of an item up to the delta, with a place for its encoded id.
+
+Their fields are those of `_field`.
+"""
+
 _ENDS = {
-    "text": ("TEXT_MESSAGE_END", "messageId"),
-    "call": ("TOOL_CALL_END", "toolCallId"),
-    "thought": ("REASONING_MESSAGE_END", "messageId"),
-    "reasoning": ("REASONING_END", "messageId"),
-    "subagent": ("SUBAGENT_FINISHED", "subagentRunId"),
-    "step": ("STEP_FINISHED", "stepName"),
+    "text": b'data: {"type":"TEXT_MESSAGE_END","messageId":%b}\n\n',
+    "call": b'data: {"type":"TOOL_CALL_END","toolCallId":%b}\n\n',
+    "thought": b'data:{"type":"REASONING_MESSAGE_END","messageId":%b}\n\n',
+    "reasoning": b'data:{"type":"REASONING_END","messageId":%b}\n\n',
+    "subagent": b'data:{"type":"SUBAGENT_FINISHED","subagentRunId":%b}\n\n',
+    "step": b'data: {"type":"STEP_FINISHED","stepName":%b}\n\n',
 }
-"""Kind of an open item → the event that ends it, and its id field."""
+"""Kind of an open item → the frame that ends it, with a place for its encoded id."""
 
 _NOTHING = object()
 
@@ -132,24 +143,22 @@ class Encoder:
     def feed(self, events: Sequence[Event]) -> list[bytes]:
         """Return the frames for a batch of events, to be sent in one write."""
         for event in events:
-            if not self.ended:
-                self._event(event)
+            match event:  # most frequent first; nothing is open after the end
+                case TextMessageContent(message_id=key, content=piece):
+                    if piece and (head := self._texts.get(key)):
+                        self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
+                case ActionExecutionArgs(call_id=key, delta=piece):
+                    if piece and (head := self._calls.get(key)):
+                        self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
+                case ReasoningContent(message_id=key, content=piece):
+                    if piece and (head := self._thoughts.get(key) or self._thought_again(key)):
+                        self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
+                case _ if not self.ended:
+                    self._other(event)
+                case _:
+                    pass
         frames, self._frames = self._frames, []
         return frames
-
-    def _event(self, event: Event) -> None:
-        match event:  # most frequent first
-            case TextMessageContent(message_id=key, content=piece):
-                if piece and (head := self._texts.get(key)):
-                    self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
-            case ActionExecutionArgs(call_id=key, delta=piece):
-                if piece and (head := self._calls.get(key)):
-                    self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
-            case ReasoningContent(message_id=key, content=piece):
-                if piece and (head := self._thoughts.get(key) or self._thought_again(key)):
-                    self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
-            case _:
-                self._other(event)
 
     def _other(self, event: Event) -> None:
         if not self._started and not isinstance(event, RunStarted | RunFailed):
@@ -199,8 +208,8 @@ class Encoder:
                 # with `value` even if it is null
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
-                raw = {"type": "RAW", "event": foreign, **_drop_none(source=source)}
-                self._frames.append(_frame(raw))
+                raw = {"type": "RAW", "event": foreign}
+                self._frames.append(_frame(raw if source is None else {**raw, "source": source}))
             case RunFailed(error=error):
                 self._fail(error)
             case TextMessageContent() | ActionExecutionArgs() | ReasoningContent():
@@ -214,15 +223,20 @@ class Encoder:
         self._started = True
         # reasoning is sent as events; React 1.50 rejects such messages
         history = [it for it in messages if not isinstance(it, ReasoningMessage)]
-        run_input = {
+        started = {
+            "type": "RUN_STARTED",
             **self._ids,
-            "state": {},
-            "messages": self._encode_messages(history),
-            "tools": [],
-            "context": [],
-            "forwardedProps": {},
+            "protocolVersion": PROTOCOL_VERSION,
+            "input": {
+                **self._ids,
+                "state": {},
+                "messages": self._encode_messages(history),
+                "tools": [],
+                "context": [],
+                "forwardedProps": {},
+            },
         }
-        self._send("RUN_STARTED", **self._ids, protocolVersion=PROTOCOL_VERSION, input=run_input)
+        self._frames.append(b"data: %b\n\n" % dumps(started))
         if self._trace_id:
             self._send("CUSTOM", name=trace_ids.EVENT, value={"traceId": self._trace_id})
 
@@ -230,14 +244,15 @@ class Encoder:
         return encode_messages(messages, legacy=self._dialect.legacy)
 
     def _text(self, event: TextMessageStart) -> None:
-        key = event.message_id
-        if self._open.begin("text", key, _head("TEXT_MESSAGE_CONTENT", "messageId", key)):
+        id = dumps(event.message_id)
+        if self._open.begin("text", event.message_id, _CONTENT % id):
             role = event.role if event.role in _ROLES else "assistant"
-            self._send("TEXT_MESSAGE_START", messageId=key, role=role, name=event.agent)
+            author = b"" if event.agent is None else b',"name":%b' % dumps(event.agent)
+            self._frames.append(_TEXT % (id, role.encode(), author))
 
     def _call(self, event: ActionExecutionStart) -> None:
         key = event.call_id
-        if self._open.begin("call", key, _head("TOOL_CALL_ARGS", "toolCallId", key)):
+        if self._open.begin("call", key, _ARGS % dumps(key)):
             self._pending[key] = event.name
             self._send(
                 "TOOL_CALL_START",
@@ -267,7 +282,7 @@ class Encoder:
         """Start the next reasoning message, if the reasoning block is still open."""
         if key not in self._open.by_kind["reasoning"]:
             return None
-        head = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
+        head = _THOUGHT % dumps(key)
         if not self._open.begin("thought", key, head):
             return None
         self._send("REASONING_MESSAGE_START", messageId=key, role="reasoning")
@@ -372,8 +387,7 @@ class Encoder:
     def _close(self, kind: str, key: str) -> None:
         """Send the end of an item if it is open."""
         if self._open.end(kind, key):
-            event_type, name = _ENDS[kind]
-            self._send(event_type, **{name: key})
+            self._frames.append(_ENDS[kind] % dumps(key))
 
     def _close_all(self, error: ErrorReport | None) -> None:
         """Close all open items, the innermost first.
@@ -392,17 +406,16 @@ class Encoder:
                     self._send_result(key, f"{key}-result", result)
 
     def _send(self, kind: str, **values: Any) -> None:
-        self._frames.append(_frame({"type": kind, **_drop_none(**values)}))
+        """Send an event, without the values that are `None`: clients reject most nulls."""
+        event = {"type": kind}
+        for name, value in values.items():
+            if value is not None:
+                event[name] = value
+        self._frames.append(_frame(event))
 
 
 def _frame(event: Mapping[str, Any]) -> bytes:
     return b"%b%b\n\n" % (_field(event["type"]), dumps(event))
-
-
-def _head(kind: str, name: str, key: str) -> bytes:
-    """Return the prefix of frames with deltas of an item, up to the delta."""
-    parts = (_field(kind), kind.encode(), name.encode(), dumps(key))
-    return b'%b{"type":"%b","%b":%b,"delta":' % parts
 
 
 def _field(kind: str) -> bytes:
@@ -413,11 +426,6 @@ def _field(kind: str) -> bytes:
     does not know are written without the space.
     """
     return b"data:" if kind.startswith(_AFTER_1_50) else b"data: "
-
-
-def _drop_none(**values: Any) -> dict[str, Any]:
-    """Omit members that are `None`: clients reject most nulls."""
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _encode_question(event: Interrupt) -> Any:
@@ -440,12 +448,14 @@ def _encode_interrupt(event: Interrupt) -> dict[str, Any]:
         metadata = value  # the value is not already an AG-UI interrupt
     if metadata is not None and not isinstance(metadata, Mapping):
         metadata = {"value": metadata}  # clients require an object
-    return _drop_none(
-        id=event.interrupt_id,
-        reason=event.reason,
-        message=event.message,
-        toolCallId=event.call_id,
-        responseSchema=event.response_schema,
-        expiresAt=event.expires_at,
-        metadata=metadata,
+    return drop_none(
+        {
+            "id": event.interrupt_id,
+            "reason": event.reason,
+            "message": event.message,
+            "toolCallId": event.call_id,
+            "responseSchema": event.response_schema,
+            "expiresAt": event.expires_at,
+            "metadata": metadata,
+        }
     )

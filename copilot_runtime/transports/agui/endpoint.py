@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from starlette.routing import BaseRoute
@@ -17,10 +16,10 @@ from starlette.types import ASGIApp
 from copilot_runtime.agui.parts import is_legacy
 from copilot_runtime.api.adapter import Transcriber
 from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.bus import START, Batch
 from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import (
     AgentNotFound,
     AuthenticationFailed,
@@ -176,21 +175,16 @@ class AguiEndpoint(Transport):
         """
         beginning = self._begin_run(run, request)
         await asyncio.wait((beginning,), timeout=_SOON)
-        if beginning.done() and not beginning.cancelled():
-            match beginning.exception():
-                case AgentNotFound() as error:
-                    raise no_agent(run.agent_name, error.agents)
-                case AuthenticationFailed() as error:
-                    raise error
-                case _:
-                    pass
-        if beginning.done() and not beginning.cancelled():
-            request.set_retry_after(beginning.exception())
-        headers = trace_ids.build_headers(_read_trace_id(beginning), request)
+        start = beginning.result() if beginning.done() else None
+        if start is not None and start.error is not None:
+            _raise_status(start.error, run)
+            request.set_retry_after(start.error)
+        headers = trace_ids.build_headers(start.trace_id, request) if start is not None else None
         async with self._stream(request, headers) as stream:
-            if not beginning.done():
+            if start is None:
                 await stream.write(KEEP_ALIVE)
-            await self._write(run, beginning, stream, dialect)
+                start = await asyncio.shield(beginning)
+            await self._write(run, start, stream, dialect)
 
     async def _answer_app(self, run: RunInput, request: Request, dialect: Dialect) -> None:
         """Respond to a request of an MCP app to its server, which has the form of a run."""
@@ -215,20 +209,17 @@ class AguiEndpoint(Transport):
         return await self._app_proxy.answer(run, request.client_host)
 
     async def _write(
-        self, run: RunInput, beginning: "asyncio.Task[_Start]", stream: Stream, dialect: Dialect
+        self, run: RunInput, start: "_Start", stream: Stream, dialect: Dialect
     ) -> None:
-        build = partial(Encoder, run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
+        encoder = Encoder(
+            run.thread_id,
+            run.run_id,
+            agent=run.agent_name,
+            dialect=dialect,
+            trace_id=start.trace_id,
+        )
         try:
-            log, trace_id = await asyncio.shield(beginning)
-        except Exception as error:  # even of hooks and agents: clients get no details
-            frames = build().feed([RunFailed(error=build_error_report(error))])
-            # break the reference cycle with this frame, which would keep the request in memory
-            error.__traceback__ = None
-            await stream.write(b"".join(frames), last=True)
-            return
-        encoder = build(trace_id=trace_id)
-        try:
-            async with aclosing(log) as batches:
+            async with aclosing(start.log) as batches:
                 async for _, events in batches:
                     if frames := encoder.feed(events):
                         await stream.write(b"".join(frames), last=encoder.ended)
@@ -240,19 +231,18 @@ class AguiEndpoint(Transport):
         """Start a run in a task that survives a disconnect of the client."""
         task = asyncio.create_task(self._start_run(run, request))
         self._starting.add(task)
-        task.add_done_callback(self._note)
+        task.add_done_callback(self._starting.discard)
         return task
-
-    def _note(self, task: "asyncio.Task[_Start]") -> None:
-        self._starting.discard(task)
-        retrieve_exception(task)  # the client is gone, and the runtime has logged the error
 
     async def _start_run(self, run: RunInput, request: Request) -> "_Start":
         """Start a run and return its log, which may be deleted as soon as the run has ended.
 
         For a repeated request, that is the log of the run of the first one.
         """
-        found, log = await self._conversations.start_once(run)
+        try:
+            found, log = await self._conversations.start_once(run)
+        except Exception as error:  # even of hooks and agents, which the runtime has logged
+            return _Start(_log_failure(error), error=error.with_traceback(None))
         if found is None:
             request.starts_run = False  # so the audit log has it as a request
             return _Start(threads.split_log(log))
@@ -300,17 +290,24 @@ class AguiEndpoint(Transport):
 
 
 class _Start(NamedTuple):
-    """A started run: its log, and its trace id if the client requests it."""
+    """The start of a run: its log, its trace id if the client requests it, and its error."""
 
     log: Log
     trace_id: str = ""
+    error: Exception | None = None
 
 
-def _read_trace_id(beginning: "asyncio.Task[_Start]") -> str:
-    """Return the trace id of a run if it has started: the response head does not wait for it."""
-    if not beginning.done() or beginning.cancelled() or beginning.exception() is not None:
-        return ""
-    return beginning.result().trace_id
+async def _log_failure(error: Exception) -> Log:
+    """Yield the log of a run that did not start. Clients get no details."""
+    yield Batch(START, (RunFailed(error=build_error_report(error)),))
+
+
+def _raise_status(error: Exception, run: RunInput) -> None:
+    """Raise the errors of a start that are a status of the response; others are events."""
+    if isinstance(error, AgentNotFound):
+        raise no_agent(run.agent_name, error.agents)
+    if isinstance(error, AuthenticationFailed):
+        raise error
 
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -351,10 +348,10 @@ async def _read_operation(request: Request) -> Operation:
         return operation
     body = await request.body()
     if operation.name == "transcribe":
-        return operation.with_body((body, request.headers.get("content-type", "")))
+        return operation._replace(body=(body, request.headers.get("content-type", "")))
     if not body.strip():
         return operation
     try:
-        return operation.with_body(await request.json())
+        return operation._replace(body=await request.json())
     except ValueError as error:
         raise no_json(str(error)) from None

@@ -1,8 +1,8 @@
 """Map requests to operations, by their path or by the envelope of the single endpoint."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from starlette.routing import compile_path
@@ -33,21 +33,14 @@ Name = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(NamedTuple):
     """A requested operation. `query` is from the URL, `body` from an envelope or the request."""
 
     name: Name
     agent: str = ""
     thread: str = ""
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = MappingProxyType({})
     body: Any = None
-
-    def with_body(self, body: Any) -> "Operation":
-        """Return a copy of the operation with this body."""
-        return Operation(
-            name=self.name, agent=self.agent, thread=self.thread, query=self.query, body=body
-        )
 
 
 SCOPES: Mapping[Name, str] = {
@@ -116,14 +109,15 @@ def from_path(method: str, path: str, query: str = "", body: Any = None) -> Oper
     Raises `Refusal`: 404 for an unknown path, 405 for a wrong method.
     """
     allowed: set[str] = set()
+    path = path.strip("/")
     for pattern, methods in _PATTERNS:
-        match = pattern.match(path.strip("/"))
+        match = pattern.match(path)
         if match is None:
             continue
         if name := methods.get("GET" if method == "HEAD" else method):
-            parameters = dict(parse_qsl(query, keep_blank_values=True))
+            parameters = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
             ids = {key: unquote(value) for key, value in match.groupdict().items()}
-            return Operation(name=name, query=parameters, body=body, **ids)
+            return Operation(name, query=parameters, body=body, **ids)
         allowed.update(methods)
     if allowed:
         names = ", ".join(sorted(allowed))

@@ -42,6 +42,10 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
         fields = require_object(message, place)
         id, role = require_text(fields, "id", place), require_text(fields, "role", place)
         match role:
+            case "user" | "assistant" if (
+                type(text := fields.get("content")) is str and len(fields) == 3
+            ):
+                decoded.append(TextMessage(id=id, role=role, content=text))  # as most messages
             case "user":
                 decoded.append(_decode_user(id, fields, place))
             case "assistant":
@@ -82,27 +86,26 @@ def encode_messages(messages: Sequence[Message], *, legacy: bool = True) -> list
     """
     encoded: list[dict[str, Any]] = []
     by_id: dict[str, dict[str, Any]] = {}
-
-    def add(encoded_message: dict[str, Any]) -> dict[str, Any]:
-        encoded.append(encoded_message)
-        by_id[encoded_message["id"]] = encoded_message
-        return encoded_message
-
     for message in messages:
+        id = message.id
         match message:
-            case ActionExecutionMessage():
-                parent = by_id.get(message.parent_id or message.id)
-                if parent is None:
-                    parent = add({"id": message.parent_id or message.id, "role": "assistant"})
-                elif parent["role"] != "assistant":
-                    parent = add({"id": message.id, "role": "assistant"})
-                parent.setdefault("toolCalls", []).append(_encode_call(message))
-            case AgentStateMessage() | TextMessage(role="tool"):
-                pass
+            case TextMessage(role="tool") | AgentStateMessage():
+                continue
             case TextMessage(role="assistant") if _has_only_calls(by_id.get(message.id)):
                 by_id[message.id] |= _encode(message, legacy)
+                continue
+            case ActionExecutionMessage():
+                parent = by_id.get(message.parent_id or message.id)
+                if parent is not None and parent["role"] == "assistant":
+                    parent.setdefault("toolCalls", []).append(_encode_call(message))
+                    continue
+                if parent is None:
+                    id = message.parent_id or id
+                item = {"id": id, "role": "assistant", "toolCalls": [_encode_call(message)]}
             case _:
-                add(_encode(message, legacy))
+                item = _encode(message, legacy)
+        encoded.append(item)
+        by_id[id] = item
     return encoded
 
 

@@ -95,14 +95,14 @@ def run_input(
 
 def _count_parts(messages: list[Any]) -> int:
     """Return the total number of parts and calls in the messages."""
-    lists = [
-        value
-        for message in messages
-        if isinstance(message, dict)
-        for value in (message.get("content"), message.get("toolCalls"))
-        if isinstance(value, list)
-    ]
-    return sum(map(len, lists))
+    count = 0
+    for message in messages:
+        if isinstance(message, dict):
+            if isinstance(parts := message.get("content"), list):
+                count += len(parts)
+            if isinstance(calls := message.get("toolCalls"), list):
+                count += len(calls)
+    return count
 
 
 def _action(item: Any, at: int) -> Action:
@@ -131,7 +131,10 @@ def _parameters(forwarded_props: Mapping[str, Any]) -> Parameters:
         name = function.get("name") if isinstance(function, dict) else choice.get("toolName")
         if isinstance(name, str):
             return Parameters(tool_choice="function", tool_choice_name=name)
-    return Parameters()
+    return _DEFAULTS
+
+
+_DEFAULTS = Parameters()
 
 
 def _resume(

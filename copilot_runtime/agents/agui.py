@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin
@@ -99,7 +98,8 @@ class AguiAgent(Agent):
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
         before: str | None = None
         try:
-            async with self._send(run, state) as reply:
+            reply = await self._send(run, state)
+            try:
                 if not 200 <= reply.status < 300:
                     raise await self._refusal(name, reply)
                 before = "the run ended"
@@ -120,6 +120,8 @@ class AguiAgent(Agent):
                 else:
                     for event in incoming.read(frames.finish()):
                         yield event
+            finally:
+                reply.release()
         except NetworkError as error:
             if not incoming.ended:  # then the answer is whole, whatever follows
                 raise map_network_error(name, error, before=before) from error
@@ -132,35 +134,30 @@ class AguiAgent(Agent):
         """Close the connections."""
         await self._upstream.aclose()
 
-    @asynccontextmanager
-    async def _send(self, run: RunInput, state: Any) -> AsyncGenerator[StreamResponse]:
+    async def _send(self, run: RunInput, state: Any) -> StreamResponse:
         """Send a run; if the agent refuses AG-UI 1.0, send it again in the older form."""
         if not self._legacy:
-            async with self._post(run, state, legacy=False) as reply:
-                if reply.status != _UNREADABLE:
-                    yield reply
-                    return
-        async with self._post(run, state, legacy=True) as reply:
-            if not self._legacy and 200 <= reply.status < 300:
-                logger.info("The agent at %s uses an AG-UI version before 1.0", self._origin)
-                self._legacy = True
-            yield reply
+            reply = await self._post(run, state, legacy=False)
+            if reply.status != _UNREADABLE:
+                return reply
+            reply.release()
+        reply = await self._post(run, state, legacy=True)
+        if not self._legacy and 200 <= reply.status < 300:
+            logger.info("The agent at %s uses an AG-UI version before 1.0", self._origin)
+            self._legacy = True
+        return reply
 
-    @asynccontextmanager
-    async def _post(
-        self, run: RunInput, state: Any, *, legacy: bool
-    ) -> AsyncGenerator[StreamResponse]:
-        """Send a run to the agent, and follow one redirect to the same origin."""
+    async def _post(self, run: RunInput, state: Any, *, legacy: bool) -> StreamResponse:
+        """Send a run to the agent, and follow redirects to the same origin."""
         body = dumps(run_agent_input(run, state, legacy=legacy))
         headers = {**forward_headers(run.headers), **inject_context(run.span), **self._headers}
-        url: str | None = self.url
-        left = _MAX_REDIRECTS
-        while url is not None:
-            async with self._upstream.post(url, body, headers) as reply:
-                url = _find_redirect(url, reply) if left else None
-                if url is None:
-                    yield reply
+        reply = await self._upstream.open(self.url, body, headers)
+        url, left = self.url, _MAX_REDIRECTS
+        while left and (url := _find_redirect(url, reply)) is not None:
+            reply.release()
+            reply = await self._upstream.open(url, body, headers)
             left -= 1
+        return reply
 
     async def _refusal(self, agent: str, reply: StreamResponse) -> CopilotError:
         """Return the error for a status that is not 2xx; the agent's text is for the log."""

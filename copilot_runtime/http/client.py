@@ -90,6 +90,10 @@ class Upstream:
         self._proxies: dict[str, str | None] = {}
         self._http_client = http_client
 
+    async def open(self, url: str, body: bytes, headers: Mapping[str, str]) -> "StreamResponse":
+        """Send a request by POST, and return the response, which the caller releases."""
+        return StreamResponse(await self.send("POST", url, body, headers), self)
+
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> "Exchange":
         """Return the exchange to enter: `async with upstream.post(...) as reply`."""
         return Exchange(self, "POST", url, body, headers)

@@ -142,6 +142,24 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def wait_at_most(seconds: float, task: asyncio.Future[Any]) -> None:
+    """Wait until a task is done, for a limited time; in a third of the steps of `asyncio.wait`."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    timer = loop.call_later(seconds, wake)
+    task.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        task.remove_done_callback(wake)
+
+
 def retrieve_exception(future: asyncio.Future[Any]) -> None:
     """Mark the exception of a future as retrieved, so that asyncio does not log it."""
     if not future.cancelled():

@@ -20,6 +20,7 @@ from copilot_runtime.api.bus import START, Batch
 from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import wait_at_most
 from copilot_runtime.base.errors import (
     AgentNotFound,
     AuthenticationFailed,
@@ -174,7 +175,7 @@ class AguiEndpoint(Transport):
         proxies and clients would time out.
         """
         beginning = self._begin_run(run, request)
-        await asyncio.wait((beginning,), timeout=_SOON)
+        await wait_at_most(_SOON, beginning)
         start = beginning.result() if beginning.done() else None
         if start is not None and start.error is not None:
             _raise_status(start.error, run)

@@ -6,15 +6,19 @@ Counts of what such a chat does are the same on a busy machine. The HTTP server 
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Mapping, MutableMapping
+import time
+from collections.abc import AsyncGenerator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks.streaming.clients import Client
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.agents.agui import AguiAgent
+from copilot_runtime.api.agent import StageFunction
+from copilot_runtime.threads.store import ThreadStore
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -37,8 +41,19 @@ class InProcess:
     async def chat(self, client: Client, path: str, chunks: int = 1) -> None:
         """Send one chat, and receive its whole answer."""
         body = json.dumps(client.body((), str(chunks), "")).encode()
+        await self.request(path, body, client.accept)
+
+    def read_cpu_clock(self) -> float:
+        """Return the CPU seconds of this process, those of the model left out."""
+        return time.process_time() - self._model.read_cpu_clock()
+
+    async def request(
+        self, path: str, body: bytes = b"", accept: str = "*/*", *, query: str = ""
+    ) -> bytes:
+        """Send a request, by GET if it has no body. Returns the last part of the response."""
         requests = [{"type": "http.request", "body": body, "more_body": False}]
         done = asyncio.Event()
+        parts: list[bytes] = []
 
         async def receive() -> MutableMapping[str, Any]:
             if requests:
@@ -49,42 +64,51 @@ class InProcess:
         async def send(message: MutableMapping[str, Any]) -> None:
             assert message.get("status", 200) == 200, message
             self._model.go_on()
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                done.set()
+            if message["type"] == "http.response.body":
+                parts[:] = [message.get("body", b"")]
+                if not message.get("more_body"):
+                    done.set()
 
-        headers = {"host": "localhost", "content-type": "application/json", "accept": client.accept}
+        headers = {"host": "localhost", "content-type": "application/json", "accept": accept}
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "POST",
+            "method": "POST" if body else "GET",
             "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
             "root_path": "",
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }
         await self._app(scope, receive, send)
+        return parts[0]
 
 
 @asynccontextmanager
-async def serve_in_process(*, agent: bool = False) -> AsyncGenerator[InProcess]:
-    """Serve an application whose threads are in memory, below `/graphql`.
+async def serve_in_process(
+    threads: ThreadStore | str = "memory",
+    stages: Sequence[StageFunction] = (),
+    *,
+    agent: bool = False,
+) -> AsyncGenerator[InProcess]:
+    """Serve an application below `/graphql`, with its threads in memory unless told otherwise.
 
     It answers with a model, or with an AG-UI agent.
     """
     model = _Model()
     url = f"http://127.0.0.1:{model.start()}"
-    settings = Settings(threads="memory")
-    if agent:
-        agents = {"default": AguiAgent(f"{url}{_AGENT_PATH}")}
-        runtime = CopilotRuntime(agents=agents, settings=settings)
-    else:
-        adapter = OpenAIAdapter("m", base_url=f"{url}/v1", api_key="k")
-        runtime = CopilotRuntime(adapter, settings=settings)
+    chat = None if agent else OpenAIAdapter("m", base_url=f"{url}/v1", api_key="k")
+    runtime = CopilotRuntime(
+        chat,
+        agents={"default": AguiAgent(f"{url}{_AGENT_PATH}")} if agent else {},
+        threads=threads,
+        stages=stages,
+        settings=Settings(threads="memory"),
+    )
     recorder: Any = runtime.runtime.bus
     recorder._commits.patience = 3_600  # a slow machine would commit more often
     try:
@@ -109,8 +133,15 @@ class _Model:
             port.set_result(server.sockets[0].getsockname()[1])
             await server.serve_forever()
 
-        threading.Thread(target=lambda: self._loop.run_until_complete(serve()), daemon=True).start()
+        run = partial(self._loop.run_until_complete, serve())
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
         return port.result()
+
+    def read_cpu_clock(self) -> float:
+        """Return the CPU seconds of the thread."""
+        assert self._thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
 
     def go_on(self) -> None:
         """Tell the model that a client has received something. Called from the other thread."""

@@ -56,14 +56,14 @@ async def _count_steps(way: str) -> dict[str, Steps]:
     client, path = _WAYS[way]
     async with serve_in_process(agent=way == "AG-UI agent") as served:
         await served.chat_many(client, path, 2 * _CHATS)  # what is made once, is made now
-        short = await _count(served.chat_many(client, path, _CHATS))
-        long = await _count(served.chat(client, path, _CHUNKS))
-        one = await _count(served.chat(client, path))
+        short = await count_files(served.chat_many(client, path, _CHATS))
+        long = await count_files(served.chat(client, path, _CHUNKS))
+        one = await count_files(served.chat(client, path))
     long.subtract(one)
     return {"chat": _divide(short, _CHATS), "chunk": _divide(long, _CHUNKS - 1)}
 
 
-async def _count(work: Coroutine[Any, Any, None]) -> Counter[str]:
+async def count_files(work: Coroutine[Any, Any, None]) -> Counter[str]:
     """Do the work in a task of its own, and return its steps by file."""
     files: Counter[str] = Counter()
 

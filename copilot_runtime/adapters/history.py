@@ -74,6 +74,7 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
     results = _first_results(messages)
     call_ids: set[str] = set()
     items: list[HistoryItem] = []
+    has_thoughts = False
     for message in messages:
         match message:
             case TextMessage():
@@ -89,11 +90,12 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
             case ReasoningMessage():
                 if signature := read_signature(message, provider):
                     items.append(Thought(message.id, message.content, signature))
+                    has_thoughts = True
             case ResultMessage() | AgentStateMessage() | ActivityMessage():
                 pass
             case _:
                 assert_never(message)
-    return _drop_idle_thoughts(items)
+    return _drop_idle_thoughts(items) if has_thoughts else items
 
 
 def fit_history(
@@ -232,7 +234,7 @@ def _json_object(arguments: str) -> str:
 def _size(item: HistoryItem) -> int:
     match item:
         case TextMessage():
-            return len(item.content) + _media_size(item)
+            return len(item.content) + (_media_size(item) if item.parts else 0)
         case ImageMessage():
             return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
         case ToolExchange():

@@ -234,17 +234,20 @@ def check_inputs(inputs: Mapping[str, Any], *, max_messages: int, max_items: int
         name, value = found.pop()
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
-            check_count(len(fields), _MOST_FIELDS, f"fields in {name[:40]!r}", setting=None)
-            found += [it for it in fields.items() if isinstance(it[1], dict | list)]
+            if len(fields) > _MOST_FIELDS:
+                what = f"fields in {name[:40]!r}"
+                check_count(len(fields), _MOST_FIELDS, what, setting=None)
+            found += [it for it in fields.items() if isinstance(it[1], _NESTED)]
         elif isinstance(value, list):
             items = cast("list[Any]", value)
             if name == "messages":
                 check_length(items, max_messages)
             else:
                 check_count(len(items), max_items, f"items in {name[:40]!r}")
-            found += [(name, item) for item in items if isinstance(item, dict | list)]
+            found += [(name, item) for item in items if isinstance(item, _NESTED)]
 
 
+_NESTED = (dict, list)
 _MOST_FIELDS = 100
 """Limit of the fields of an input; the largest input type has thirteen."""
 

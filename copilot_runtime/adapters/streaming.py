@@ -229,7 +229,8 @@ async def stream_response(
 def encode_body(value: Any) -> bytes:
     """Return the JSON to send; lone surrogates become question marks."""
     try:
-        return orjson.dumps(value, default=_plain)
+        # a copy: orjson returns up to ten times the memory, and a body lives as long as its stream
+        return bytes(memoryview(orjson.dumps(value, default=_plain)))
     except TypeError:
         return json.dumps(value, ensure_ascii=False, default=_plain).encode(errors="replace")
 

@@ -193,6 +193,11 @@ class Request:
             raise BadRequest("The request body is no JSON object.")
         return cast("JsonObject", value)
 
+    def release_body(self) -> None:
+        """Free the memory of the body and its JSON; they cannot be read afterwards."""
+        self._body = BadRequest("The body of the request has been released.")
+        self._json, self._is_decoded = None, False
+
     def decode_json(self, data: bytes) -> Any:
         """Return the value of JSON that came with this request. Raises the errors of `json`."""
         self.check_json(data)

@@ -141,6 +141,8 @@ class AguiEndpoint(Transport):
                     return
                 gone = None if run.persist else (lambda: self._stop(run))
                 work = self._run(run, request, self._negotiate(operation))
+                request.release_body()
+                del operation  # it has the body, too, and an answer may take minutes
                 await run_until_disconnect(work, request.receive, gone)
             case "connect":
                 run = await self._run_input(operation, request.caller)  # validates the request

@@ -114,6 +114,7 @@ class GraphQLServer:
             data = read_input(request.variables.get(plan.data))
             properties = request.variables.get(plan.properties or "")
             if data is not None and isinstance(properties, dict | None):
+                request.variables.clear()  # they are in `data`, and an answer may take minutes
                 await self._execute_plan(plan, data, properties, context, response)
                 return
         await self._execute_document(request, document, context, response)
@@ -138,6 +139,8 @@ class GraphQLServer:
             context.request.set_retry_after(error)
             await response.json(build_root_error(error, plan.key))
             return
+        data.messages.clear()  # the run has them
+        context.request.release_body()
         encoder = Encoder(plan, build_response(run))
         extensions = response.add_trace(run, properties)
         async with response.stream(framing) as stream, aclosing(log) as batches:

@@ -151,11 +151,11 @@ class AguiAgent(Agent):
         """Send a run to the agent, and follow redirects to the same origin."""
         body = dumps(run_agent_input(run, state, legacy=legacy))
         headers = {**forward_headers(run.headers), **inject_context(run.span), **self._headers}
-        reply = await self._upstream.open(self.url, body, headers)
+        reply = await self._upstream.open("POST", self.url, body, headers)
         url, left = self.url, _MAX_REDIRECTS
         while left and (url := _find_redirect(url, reply)) is not None:
             reply.release()
-            reply = await self._upstream.open(url, body, headers)
+            reply = await self._upstream.open("POST", url, body, headers)
             left -= 1
         return reply
 

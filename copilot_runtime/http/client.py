@@ -90,9 +90,11 @@ class Upstream:
         self._proxies: dict[str, str | None] = {}
         self._http_client = http_client
 
-    async def open(self, url: str, body: bytes, headers: Mapping[str, str]) -> "StreamResponse":
-        """Send a request by POST, and return the response, which the caller releases."""
-        return StreamResponse(await self.send("POST", url, body, headers), self)
+    async def open(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> "StreamResponse":
+        """Send a request and return the response, which the caller releases."""
+        return StreamResponse(await self.send(method, url, body, headers), self)
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> "Exchange":
         """Return the exchange to enter: `async with upstream.post(...) as reply`."""
@@ -268,9 +270,9 @@ class Exchange:
     _response: "StreamResponse | None" = field(init=False, default=None)
 
     async def __aenter__(self) -> "StreamResponse":
-        response = await self.upstream.send(self.method, self.url, self.body, self.headers)
-        self._response = StreamResponse(response, self.upstream)
-        return self._response
+        response = await self.upstream.open(self.method, self.url, self.body, self.headers)
+        self._response = response
+        return response
 
     async def __aexit__(self, *_: object) -> None:
         if self._response is not None:
@@ -291,7 +293,8 @@ class StreamResponse:
         self._upstream = upstream
         self._read = response.readany
         self._loop = asyncio.get_running_loop()
-        self._last_read_at = self._loop.time()
+        self._since = self._loop.time()
+        """When the reader began to wait for its last block."""
         self._waiting = False
         self._has_timed_out = False
         # one timer per response that checks a timestamp, not one per read
@@ -301,6 +304,7 @@ class StreamResponse:
         return self
 
     async def __anext__(self) -> bytes:
+        self._since = self._loop.time()
         self._waiting = True
         try:
             block = await self._read()
@@ -313,7 +317,6 @@ class StreamResponse:
         if not block:
             raise StopAsyncIteration
         self._waiting = False
-        self._last_read_at = self._loop.time()
         return block
 
     async def text(self, limit: int = _MAX_BODY) -> bytes:
@@ -339,8 +342,8 @@ class StreamResponse:
     def _watch(self) -> None:
         now = self._loop.time()
         if not self._waiting:  # a slow reader is not a silent server
-            self._last_read_at = now
-        left = self._last_read_at + self._upstream.idle_timeout - now
+            self._since = now
+        left = self._since + self._upstream.idle_timeout - now
         if left > 0:
             self._timer = self._loop.call_later(left, self._watch)
         else:

@@ -21,7 +21,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.http.client import Exchange
+from copilot_runtime.http.client import Upstream
 from tests.agents.remote import (
     FINISHED,
     STARTED,
@@ -313,10 +313,10 @@ AGENTS: dict[str, Callable[[], Agent]] = {
 async def test_others_have_their_turn_within_a_block_of_thousands_of_events(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def enter(_: Exchange) -> Reply:
+    async def answer(*_: object) -> Reply:
         return Reply([BLOCKS[name]])
 
-    monkeypatch.setattr(Exchange, "__aenter__", enter)
+    monkeypatch.setattr(Upstream, "open", answer)
     turns = 0
 
     async def take_turns() -> None:

@@ -10,7 +10,7 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api.events import AgentState, Custom, Interrupt
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.http.client import Exchange
+from copilot_runtime.http import client
 from tests.fuzz import INPUTS, SEED
 from tests.fuzz.http import HttpInput, ask, make_request
 from tests.fuzz.sockets import converse, make_frames
@@ -103,10 +103,10 @@ async def replies(
     del anyio_backend
     replies: list[Reply] = []
 
-    async def enter(_: Exchange) -> Reply:
+    async def answer(*_: object) -> Reply:
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
-    monkeypatch.setattr(Exchange, "__aenter__", enter)
+    monkeypatch.setattr(client.Upstream, "open", answer)
     yield replies
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.streaming.clients import AGUI, V1, Client
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.transports.graphql.inputs import MessageInput
+from copilot_runtime.transports.graphql.inputs import TextMessageInput
 
 pytestmark = pytest.mark.anyio
 
@@ -58,4 +58,5 @@ def list_decoded() -> list[Any]:
     """Return the parts of decoded bodies that hold the question."""
     objects = gc.get_objects()
     decoded = [it for it in objects if type(it) is dict and it.get("content") == QUESTION]
-    return decoded + [it for it in objects if isinstance(it, MessageInput)]
+    inputs = [it for it in objects if type(it) is TextMessageInput]
+    return decoded + [it for it in inputs if it.content == QUESTION]

@@ -25,7 +25,7 @@ _MOST_MILLISECONDS = 2**31 - 1
 
 
 def limit_reading(seconds: float) -> type[asyncio.Protocol]:
-    """Return a protocol class that closes connections without a request for `patience` seconds.
+    """Return a protocol class that closes connections without a request for `seconds`.
 
     It also closes connections whose request head is too large, so that clients cannot exhaust the
     memory.
@@ -76,7 +76,7 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
         def on_message_complete(self) -> None:
             """Handle the end of a request. Raises `ValueError` for too many trailers."""
             self._unread = 0
-            if len(self.headers) > _MOST_HEADERS:
+            if self._has_large_head():
                 raise ValueError(_TOO_LARGE.decode())
             self._is_reading = False
             super().on_message_complete()

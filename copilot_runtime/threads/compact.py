@@ -22,6 +22,7 @@ from copilot_runtime.api.events import (
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
+    Usage,
 )
 from copilot_runtime.base.errors import ErrorReport, Interrupted
 from copilot_runtime.event_order.verify import EventOrder, interrupted_call
@@ -52,10 +53,12 @@ def compact(
 
 
 def _compact_text(events: Sequence[Event]) -> list[Event] | None:
-    """Compact the log of most runs: a single text and nothing else. Returns `None` for others."""
+    """Compact the log of most runs: a single text, and its usage. Returns `None` for others."""
     if len(events) < 5:
         return None
-    started, start, *pieces, end, last = events
+    *events, last = events
+    tail = [events.pop(), last] if type(events[-1]) is Usage else [last]
+    started, start, *pieces, end = events
     if not (
         type(started) is RunStarted
         and type(start) is TextMessageStart
@@ -72,7 +75,7 @@ def _compact_text(events: Sequence[Event]) -> list[Event] | None:
     text = "".join(texts)
     if end.message_id != key or len(texts) < len(pieces) or not text:
         return None
-    return [started, start, _content(key, text), end, last]
+    return [started, start, _content(key, text), end, *tail]
 
 
 class _Item:

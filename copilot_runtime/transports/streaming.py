@@ -224,6 +224,7 @@ async def run_until_disconnect(
     """
     task = asyncio.create_task(work)
     try:
+        await asyncio.sleep(0)  # the work begins first: what ends it must find what it has begun
         await _wait_for_disconnect(receive, task)
         if not task.done():
             if gone is None:

@@ -27,12 +27,10 @@ async def swallow() -> Message:
 
 
 async def leave() -> Message:
-    await asyncio.sleep(0)  # the work has begun
     return {"type": "http.disconnect"}
 
 
 async def fail() -> Message:
-    await asyncio.sleep(0)
     raise OSError("The server fails.")
 
 

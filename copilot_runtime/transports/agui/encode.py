@@ -213,7 +213,7 @@ class Encoder:
             case RunFailed(error=error):
                 self._fail(error)
             case TextMessageContent() | ActionExecutionArgs() | ReasoningContent():
-                pass  # handled by `_event`
+                pass  # handled by `feed`
             case _:
                 assert_never(event)
 

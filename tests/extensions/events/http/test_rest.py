@@ -316,6 +316,9 @@ async def test_a_conversation_without_an_owner_is_visible_to_callers_who_know_it
     async with Client(runtime) as client:
         await client.post("/agent/default/run", json=RUN)
         by_name = await client.read(prefix="common.Conversation.t1")
+        while len(by_name["events"]) < 2:
+            await asyncio.sleep(0)  # events are published in the background
+            by_name = await client.read(prefix="common.Conversation.t1")
         in_all = await client.read()
         of_another = await client.read(prefix="common.Conversation.t")
     await runtime.aclose()

@@ -1,0 +1,19 @@
+"""A copy of a dataclass with some fields replaced."""
+
+from dataclasses import dataclass
+
+from copilot_runtime.api.identity import Identity
+from copilot_runtime.base.dataclass_copy import copy_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Employee(Identity):
+    badge: str = ""
+
+
+def test_a_copy_of_an_applications_own_class_keeps_its_fields() -> None:
+    employee = Employee(user="ann", badge="7")
+
+    assert copy_with(employee, roles=("admin",)) == Employee(
+        user="ann", badge="7", roles=("admin",)
+    )

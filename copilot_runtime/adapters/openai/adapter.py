@@ -46,7 +46,7 @@ _FORMATS: Mapping[Api, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """What the requests to one model have in common, as long as the key is the same."""
+    """The URL, the headers and the service for one model, as long as the key is fixed."""
 
     service: Service
     url: str

@@ -41,12 +41,12 @@ def test_an_application_brings_graphql_along_only_when_a_client_speaks_it() -> N
     code = """
 from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Settings
-client = TestClient(CopilotRuntime(settings=Settings(threads="memory")).app())
-assert client.get("/graphql/info").status_code == 200
+with TestClient(CopilotRuntime(settings=Settings(threads="memory")).app()) as client:
+    assert client.get("/graphql/info").status_code == 200
 """
     _, modules = loaded_by(code)
     _, modules_with_graphql = loaded_by(
-        f'{code}client.post("/graphql", json={{"query": "{{ hello }}"}})'
+        f'{code}    client.post("/graphql", json={{"query": "{{ hello }}"}})'
     )
 
     assert modules & {"graphql", "strawberry", "openai", "duckdb", "sqlglot", "plotly"} == set()

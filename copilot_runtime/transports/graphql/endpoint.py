@@ -1,8 +1,9 @@
 """The endpoint of CopilotKit v1 clients; imports the GraphQL server lazily."""
 
-from functools import cached_property
+import asyncio
 from typing import TYPE_CHECKING
 
+from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ErrorReport, LimitExceeded
 from copilot_runtime.base.gc_tuning import freeze_imports
 from copilot_runtime.transports.request import Request
@@ -15,14 +16,16 @@ if TYPE_CHECKING:
 class GraphQLEndpoint(Transport):
     """Responds to CopilotKit v1 at the URL itself.
 
-    Loading the GraphQL libraries and the schema takes 0.3 s. That happens when the application
-    starts, so that it blocks no stream.
+    Loading the GraphQL libraries and the schema takes 0.3 s and 9 MB. That happens in a thread, at
+    the first request, so that an application without v1 clients never pays for it.
     """
 
     paths = ("",)
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._server: GraphQLServer | None = None
+        self._loading = asyncio.Lock()
 
     async def accepts(self, request: Request) -> bool:
         """Accept all requests but AG-UI envelopes, including WebSockets and unreadable bodies."""
@@ -34,13 +37,15 @@ class GraphQLEndpoint(Transport):
             closing = {"code": 1013, "reason": "Try again later"}
             await request.send({"type": "websocket.close", **closing})
             return
-        from copilot_runtime.transports.graphql.response import GraphQLResponse  # as below
+        await self._load()
+        from copilot_runtime.transports.graphql.response import GraphQLResponse  # loaded now
 
         await GraphQLResponse(request).fail(error, None)
 
     async def show(self, request: Request, refusal: Refusal) -> Refusal:
         """Return a response that v1 frontends display for a failed authentication."""
-        from copilot_runtime.transports.graphql import errors as failures  # as below
+        await self._load()
+        from copilot_runtime.transports.graphql import errors as failures  # loaded now
 
         if failures.CLIENT_VERSION not in request.headers:
             return refusal
@@ -56,15 +61,22 @@ class GraphQLEndpoint(Transport):
         return Refusal(200, failures.build_failed_response(report, beginning))
 
     async def __call__(self, request: Request) -> None:
-        await self._server(request)
+        await (self._server or await self._load())(request)
 
     async def open(self) -> None:
-        """Load the libraries and the schema, and exclude them from garbage collection."""
-        _ = self._server
-        freeze_imports()
+        """Load a schema that plugins add to: their mistakes must not wait for the first request."""
+        if any(not module.startswith("copilot_runtime.") for module in self._services.schema):
+            await self._load()
 
-    @cached_property
-    def _server(self) -> "GraphQLServer":
+    async def _load(self) -> "GraphQLServer":
+        """Load the server once, and exclude what it imports from garbage collection."""
+        async with self._loading:
+            if self._server is None:
+                self._server = await call(self._create_server)
+                freeze_imports()
+        return self._server
+
+    def _create_server(self) -> "GraphQLServer":
         from copilot_runtime.transports.graphql.server import GraphQLServer  # as above
 
         return GraphQLServer(self._services)

@@ -14,6 +14,7 @@ import yaml
 import copilot_runtime
 from copilot_runtime import Settings
 from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
+from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.api import events
 from copilot_runtime.base import errors
@@ -107,6 +108,23 @@ def unsupported_table(adapter: str) -> str:
         for name in sorted({*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})})
     ]
     return _lines(["| not supported | reason |", "|---|---|", *rows])
+
+
+def media_limits_table() -> str:
+    """Return the limits of services for files as a table in Markdown."""
+    rows = [
+        f"| {name} | {', '.join(one.removeprefix('image/') for one in limits.image_types)} "
+        f"| {_size(limits.image_bytes)} | {limits.image_side or ''} | {limits.images or ''} "
+        f"| {_size(limits.pdf_bytes)} | {_size(limits.request_bytes)} "
+        f"| {', '.join(f'[{at}]({url})' for at, url in enumerate(limits.sources, 1))} |"
+        for name, limits in LIMITS.items()
+    ]
+    head = "| adapter | images | image | pixels on a side | images in a request | PDF | request | |"
+    return _lines([head, "|---|---|---|---|---|---|---|---|", *rows])
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None else f"{size / 1_000_000:.1f} MB"
 
 
 def preset_table(adapter: str) -> str:
@@ -264,6 +282,7 @@ def entry_points_table() -> str:
 PARTS: Mapping[str, Callable[[str], str]] = {
     "capabilities": lambda _: capabilities_tables(),
     "unsupported": unsupported_table,
+    "media_limits": lambda _: media_limits_table(),
     "preset": preset_table,
     "settings": lambda _: settings_table(),
     "errors": lambda _: errors_table(),

@@ -9,13 +9,11 @@ from binascii import Error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from mimetypes import guess_type
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import unquote_to_bytes, urlsplit
 
-import orjson
-
 from copilot_runtime.api.events import Activity
-from copilot_runtime.api.messages import ImageMessage, MediaPart, TextMessage, new_id
+from copilot_runtime.api.messages import ImageMessage, MediaPart, ResultMessage, TextMessage, new_id
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import JsonObject
 
@@ -75,7 +73,7 @@ def parse_media(part: MediaPart) -> Media:
         mime_type = guess_type(filename or _path_in(url))[0] or ""
     mime_type = mime_type.partition(";")[0].strip().lower()
     return Media(
-        kind=_kind_of(mime_type) if part.kind == "binary" else part.kind,
+        kind=find_kind(mime_type) if part.kind == "binary" else part.kind,
         mime_type=mime_type,
         data=data,
         url=url,
@@ -144,7 +142,8 @@ def _split_data_url(url: str) -> tuple[str, str]:
     return head.partition(";")[0], data
 
 
-def _kind_of(mime_type: str) -> Kind:
+def find_kind(mime_type: str) -> Kind:
+    """Return the kind of a file with a MIME type."""
     match mime_type.partition("/")[0]:
         case "image" | "audio" | "video" as kind:
             return kind
@@ -176,7 +175,7 @@ def build_parts(
     an attachment that the provider does not support.
     """
     if isinstance(message, ImageMessage):
-        media = parse_media(_build_part(message))
+        media = parse_media(image_part(message))
         return _encode_media(media, encode, new=new and message.role == "user")
     if not has_media(message):
         return text_parts(message.content)
@@ -189,24 +188,43 @@ def build_parts(
     return parts
 
 
-def parse_result_blocks(result: str) -> str | list[JsonObject]:
-    """Return a tool result as text, or as blocks if it is a list of texts and images.
+def build_result_parts(result: ResultMessage, encode: MediaEncoder) -> list[JsonObject]:
+    """Return the content parts of a result with files, by `encode`; none if it has no files."""
+    parts: list[JsonObject] = []
+    has_files = False
+    for part in result.parts:
+        if isinstance(part, MediaPart):
+            has_files = True
+            parts += _encode_media(parse_media(part), encode, new=False)
+        else:
+            parts += text_parts(part.text)
+    return parts if has_files else []
 
-    That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`), or that
-    of a result in AG-UI.
+
+def separate_files(parts: Sequence[JsonObject]) -> tuple[str, list[JsonObject]]:
+    """Return the texts of content parts as one, in which a phrase stands for each file; the files.
+
+    They are for services whose results of tools are text.
     """
-    if '"image"' not in result:
-        return result
-    try:
-        value: Any = orjson.loads(result)
-    except orjson.JSONDecodeError:
-        return result
-    listed: Any = cast("JsonObject", value).get("content") if isinstance(value, dict) else value
-    if not isinstance(listed, list):
-        return result
-    blocks = [_result_block(item) for item in cast("list[Any]", listed)]
-    usable = [block for block in blocks if block is not None]
-    return usable if usable and len(usable) == len(blocks) else result
+    files = [part for part in parts if "text" not in part]
+    return "\n".join(part.get("text", _FOLLOWS) for part in parts), files
+
+
+_FOLLOWS = "[An image, which follows in the next message.]"
+
+
+def describe_omission(media: Media, reason: str) -> str:
+    """Return the sentence in the place of a file; `reason` is half a sentence."""
+    return f"[Here was {media}. It is left out: {reason}.]"
+
+
+def build_misuse(media: Media, reason: str) -> Misuse:
+    """Return the error for a file of the user's last message; `reason` is half a sentence."""
+    return Misuse(
+        f"The model cannot take {media}: {reason}.",
+        hint="Let the chat accept other files only, or use a model and an agent "
+        "that take this kind.",
+    )
 
 
 def image_activity(mime_type: str, data: str) -> Activity:
@@ -251,21 +269,7 @@ def text_parts(text: str) -> list[JsonObject]:
     return [{"text": text}] if text.strip() else []
 
 
-def _result_block(item: Any) -> JsonObject | None:
-    match item:
-        case {"type": "text", "text": str(text)} if text.strip():
-            return {"type": "text", "text": text}
-        case {"type": "image", "data": str(data), "mimeType": str(mime_type)} | {
-            "type": "image",
-            "source": {"type": "data", "value": str(data), "mimeType": str(mime_type)},
-        } if mime_type in RESULT_IMAGES:
-            source = {"type": "base64", "media_type": mime_type, "data": data}
-            return {"type": "image", "source": source}
-        case _:
-            return None
-
-
-def _build_part(image: ImageMessage) -> MediaPart:
+def image_part(image: ImageMessage) -> MediaPart:
     """Return an image message as a part; content without a URL scheme is base64."""
     elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
     subtype = image.format.lower().removeprefix("image/")
@@ -283,9 +287,5 @@ def _encode_media(media: Media, encode: MediaEncoder, *, new: bool) -> list[Json
     if not isinstance(part, str):
         return [part]
     if new:
-        raise Misuse(
-            f"The model cannot take {media}: {part}.",
-            hint="Let the chat accept other files only, or use a model and an agent "
-            "that take this kind.",
-        )
-    return text_parts(f"[Here was {media}. It is left out: {part}.]")
+        raise build_misuse(media, part)
+    return text_parts(describe_omission(media, part))

@@ -5,11 +5,13 @@ skips tests by it, and the README prints it. `CapabilityFilter.omit` handles par
 model does not support although its provider's API does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from copilot_runtime.adapters.media.filter import MediaFilter
 from copilot_runtime.api.events import Custom, Event
+from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 
@@ -197,12 +199,18 @@ class CapabilityFilter:
     """Omits the parameters of one request that its model does not support.
 
     `adapter` is the name in the table; `provider` and `model` appear in the messages. `warnings`
-    are the events to yield before the first event of the response. Raises `Misuse` for an unknown
+    are the events to yield before the first event of the response. `media` is the filter of the
+    adapter, which remembers files between requests. Raises `Misuse` for an unknown
     policy.
     """
 
     def __init__(
-        self, adapter: str, provider: str, model: str, unsupported: UnsupportedPolicy = "warn"
+        self,
+        adapter: str,
+        provider: str,
+        model: str,
+        unsupported: UnsupportedPolicy = "warn",
+        media: MediaFilter | None = None,
     ) -> None:
         if unsupported not in ("warn", "refuse"):
             raise Misuse(f"unsupported is 'warn' or 'refuse', not {unsupported!r}.")
@@ -211,6 +219,7 @@ class CapabilityFilter:
         self.model = model
         self.warnings: list[Event] = []
         self._refuses = unsupported == "refuse"
+        self._media = media
 
     def apply(self, parameters: Parameters, reasons: Mapping[str, str] = _NO_REASONS) -> Parameters:
         """Return the parameters without those that the adapter's entry in the table lists.
@@ -232,6 +241,13 @@ class CapabilityFilter:
             self.omit(choice, reasons[choice])
             changes |= {"tool_choice": None, "tool_choice_name": None}
         return replace(parameters, **changes) if changes else parameters
+
+    def filter_media(
+        self, messages: Sequence[Message], *, shows_results: bool = True
+    ) -> Sequence[Message]:
+        """Return the messages with media that the service takes: see `MediaFilter.apply`."""
+        media = self._media or MediaFilter(self.adapter, self.provider)
+        return media.apply(messages, self.model, shows_results=shows_results)
 
     def reason(self, capability: str) -> str | None:
         """Return the reason why the adapter lacks a capability, or `None` if it has it."""

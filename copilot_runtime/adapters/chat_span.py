@@ -17,6 +17,7 @@ from time import time_ns
 from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.context_window import WindowedAdapter, count_characters, find_profile
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
+from copilot_runtime.adapters.media.results import split_result
 from copilot_runtime.adapters.message_content import render_answer, render_request
 from copilot_runtime.adapters.pricing import are_prices_loaded, find_model_facts, load_prices_now
 from copilot_runtime.adapters.streaming import encode_body
@@ -266,10 +267,12 @@ def measure_event(event: Event) -> int:
 
 def _measure_message(message: Message) -> int:
     """Return the number of characters of a message, with an equivalent for its media."""
+    if isinstance(message, ResultMessage):
+        message = split_result(message)
     tokens = 0
     if isinstance(message, ImageMessage):
         tokens = IMAGE_TOKENS
-    elif isinstance(message, TextMessage) and message.parts:
+    elif isinstance(message, TextMessage | ResultMessage) and message.parts:
         media = (part for part in message.parts if isinstance(part, MediaPart))
         tokens = sum(map(estimate_tokens, media))
     return count_characters(message) + tokens * CHARACTERS_PER_TOKEN

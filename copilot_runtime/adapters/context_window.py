@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
+from copilot_runtime.adapters.media.results import split_result
 from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
 from copilot_runtime.api.events import Events, Usage
 from copilot_runtime.api.messages import (
@@ -152,7 +153,7 @@ class ContextWindow:
     def calibrate(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
         """Calibrate the estimate by the count of input tokens, unless the request had media."""
         tokens = usage.input_tokens or 0
-        if tokens < _LEAST_COUNT or any(map(_has_media, request.messages)):
+        if tokens < _LEAST_COUNT or any(map(_holds_files, request.messages)):
             return
         ratio = len(sent.decode(errors="replace")) / tokens * _CAUTION
         ratio = min(max(ratio, _FEWEST), _MOST)
@@ -200,6 +201,12 @@ def _has_media(message: Message) -> bool:
     return isinstance(message, ImageMessage) or bool(
         isinstance(message, TextMessage) and message.parts
     )
+
+
+def _holds_files(message: Message) -> bool:
+    if isinstance(message, ResultMessage):
+        return bool(split_result(message).parts)
+    return _has_media(message)
 
 
 class WrapperAdapter(Adapter):

@@ -19,6 +19,8 @@ import orjson
 
 from copilot_runtime.adapters.assembly import read_signature
 from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.media.results import replace_text
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.api.adapter import ChatRequest
@@ -99,9 +101,17 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
 
 
 def fit_history(
-    request: ChatRequest, tools: Sequence[JsonObject], context_tokens: int, provider: str
+    request: ChatRequest,
+    tools: Sequence[JsonObject],
+    context_tokens: int,
+    provider: str,
+    capabilities: CapabilityFilter,
+    *,
+    shows_results: bool = True,
 ) -> list[HistoryItem]:
     """Return the conversation for `provider`, trimmed to the window beside the tools.
+
+    Its media fit into the limits of the service, see `MediaFilter.apply`.
 
     If items were dropped, the span of the request gets the attribute for compaction.
     """
@@ -110,7 +120,8 @@ def fit_history(
         room -= len(encode_body(tools)) // CHARACTERS_PER_TOKEN
     if (texts := _take_texts(request.messages, room * CHARACTERS_PER_TOKEN)) is not None:
         return texts
-    items = repair_history(request.messages, provider)
+    messages = capabilities.filter_media(request.messages, shows_results=shows_results)
+    items = repair_history(messages, provider)
     fitting = truncate_history(items, room)
     if len(fitting) < len(items):
         request.span.set_attributes({semconv.CONVERSATION_COMPACTED: True})
@@ -238,14 +249,15 @@ def _size(item: HistoryItem) -> int:
         case ImageMessage():
             return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
         case ToolExchange():
-            return len(item.call.name) + len(item.call.arguments) + len(item.result.result)
+            texts = len(item.call.name) + len(item.call.arguments) + len(item.result.result)
+            return texts + (_media_size(item.result) if item.result.parts else 0)
         case Thought():
             return len(item.content) or len(item.signature) // 2
         case _:
             assert_never(item)
 
 
-def _media_size(message: TextMessage) -> int:
+def _media_size(message: TextMessage | ResultMessage) -> int:
     media = (part for part in message.parts if isinstance(part, MediaPart))
     return sum(map(estimate_tokens, media)) * CHARACTERS_PER_TOKEN
 
@@ -263,6 +275,6 @@ def _shorten_results(items: list[HistoryItem], excess: int) -> list[HistoryItem]
         if cut <= 0:
             break
         note = f"… ({cut} characters left out)"
-        items[at] = replace(exchange, result=replace(exchange.result, result=text[:-cut] + note))
+        items[at] = replace(exchange, result=replace_text(exchange.result, text[:-cut] + note))
         excess -= cut
     return items

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.errors import ProviderHealth
+from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.argument_checks import explain_names
@@ -81,6 +82,7 @@ class HTTPAdapter(Adapter, ABC):
         self._adapter = adapter
         self._service = service
         self._health = ProviderHealth()
+        self._media = MediaFilter(adapter, service)
         self._headers = {
             "content-type": "application/json",
             "accept": accept,
@@ -117,6 +119,7 @@ class HTTPAdapter(Adapter, ABC):
             first_token_timeout=self.first_token_timeout,
             span=request.span,
             health=self._health,
+            leave_out=partial(self._leave_out_media, request),
         )
 
     def find_failing_checks(self) -> Sequence[str]:
@@ -150,8 +153,18 @@ class HTTPAdapter(Adapter, ABC):
     ) -> tuple[ProviderRequest, Sequence[Event]]:
         """Return the request to the provider, and the warnings about omitted parameters."""
         model = self._choose_model(request)
-        capabilities = CapabilityFilter(self._adapter, self._service, model, self.unsupported)
-        return await self._prepare(request, model, capabilities), capabilities.warnings
+        while True:
+            capabilities = CapabilityFilter(
+                self._adapter, self._service, model, self.unsupported, self._media
+            )
+            try:
+                return await self._prepare(request, model, capabilities), capabilities.warnings
+            except OversizedImages as found:
+                await self._media.shrink(found.images)
+
+    def _leave_out_media(self, request: ChatRequest, error: CopilotError) -> bool:
+        """Return whether the next `_prepare` of this request leaves out files of the error."""
+        return self._media.leave_out(request.messages, self._choose_model(request), error)
 
     def _choose_model(self, request: ChatRequest) -> str:
         if model := request.parameters.model or self.model:

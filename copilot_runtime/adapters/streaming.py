@@ -9,7 +9,8 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -167,13 +168,15 @@ async def stream_response(
     first_token_timeout: float | None = None,
     span: Span = NO_SPAN,
     health: ProviderHealth | None = None,
+    leave_out: Callable[[CopilotError], bool] = lambda _: False,
 ) -> Events:
     """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
     After an error that is `retryable` the request is sent again, as long as no event has been
     yielded. `first_token_timeout` limits the seconds until the first event, retries included.
     The `span` of the request gets the parameters, the attributes of the response and an event per
-    retry; `health` gets the outcome.
+    retry; `health` gets the outcome. A request that was refused is prepared and sent again if
+    `leave_out` returns `True` for the error: the next one is without the files of that error.
     Raises the error of the response's status or body, `RunStalled` at a timeout, and `NetworkError`
     for a response that ended too early.
     """
@@ -219,11 +222,31 @@ async def stream_response(
     except CopilotError as error:
         if health is not None:
             health.record_failure(error)
-        raise
+        if limit.has_event or not leave_out(error):
+            raise
+        span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
     finally:
         if span.is_recording and reader is not None:
             reader.describe(span)
         request.on_close()
+    again = stream_response(
+        partial(_prepare_silently, prepare),
+        first_token_timeout=first_token_timeout,
+        span=span,
+        health=health,
+        leave_out=leave_out,
+    )
+    async with aclosing(again) as events:
+        async for event in events:
+            yield event
+
+
+async def _prepare_silently(
+    prepare: Callable[[], Awaitable[tuple[ProviderRequest, Sequence[Event]]]],
+) -> tuple[ProviderRequest, Sequence[Event]]:
+    """Prepare a request whose warnings have been yielded before."""
+    request, _ = await prepare()
+    return request, ()
 
 
 def encode_body(value: Any) -> bytes:

@@ -624,7 +624,7 @@ async def test_other_attachments_are_refused_now_and_told_later(
         await body_for(fake, message)
     later = await body_for(fake, message, said("assistant", "No.", "a1"), said("user", "So?", "u2"))
 
-    assert why in later["messages"][0]["content"][1]["text"]
+    assert why in later["messages"][0]["content"][-1]["text"]
 
 
 async def test_every_body_is_one_that_the_sdk_knows(fake: AnthropicFake) -> None:

@@ -208,8 +208,8 @@ def attached(*parts: tuple[Any, Any, str, str | None], filename: str | None = No
     ("part", "block"),
     [
         (
-            ("image", "data", PNG, "image/webp"),
-            {"image": {"format": "webp", "source": {"bytes": PNG}}},
+            ("image", "data", "UklGRgAAAABXRUJQ", "image/webp"),
+            {"image": {"format": "webp", "source": {"bytes": "UklGRgAAAABXRUJQ"}}},
         ),
         (
             ("image", "url", "s3://b/a.jpg", None),

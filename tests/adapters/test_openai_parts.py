@@ -102,6 +102,14 @@ async def ask(provider: Provider, adapter: OpenAIAdapter) -> AsyncGenerator[Ask,
             {"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}},
         ),
         (
+            MediaPart(kind="audio", source="data", value="SUQzBAAA", mime_type="audio/wav"),
+            {"type": "input_audio", "input_audio": {"data": "SUQzBAAA", "format": "mp3"}},
+        ),
+        (
+            MediaPart(kind="audio", source="data", value="GkXfowAA", mime_type="audio/wav"),
+            "audio as wav or mp3, not as audio/webm",
+        ),
+        (
             MediaPart(kind="audio", source="data", value="GkXf", mime_type="audio/webm"),
             "audio as wav or mp3, not as audio/webm",
         ),
@@ -197,7 +205,7 @@ async def test_an_attachment_is_still_new_when_an_action_has_run(ask: Ask):
     ("url", "shown_as"),
     [
         ("http://[x/a.png", "http://[x/a.png"),
-        ("data:image/svg+xml,%3Csvg/%3E", "data:image/svg+xml;base64,PHN2Zy8+"),
+        ("data:image/gif,GIF89a%3B", "data:image/gif;base64,R0lGODlhOw=="),
     ],
 )
 async def test_odd_addresses_are_for_the_provider_to_judge(ask: Ask, url: str, shown_as: str):

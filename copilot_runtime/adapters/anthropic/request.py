@@ -26,8 +26,8 @@ from copilot_runtime.adapters.attachments import (
     Media,
     add_types,
     build_parts,
+    build_result_parts,
     decode_text,
-    parse_result_blocks,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history, format_result
@@ -86,7 +86,7 @@ def build_request(
     room = settings.context_tokens
     if parameters.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
-    items = fit_history(request, tools, room, PROVIDER)
+    items = fit_history(request, tools, room, PROVIDER, capabilities)
     turns = build_turns(
         request.messages,
         items,
@@ -229,8 +229,10 @@ def build_exchange(exchange: ToolExchange, *, first: bool) -> tuple[JsonObject, 
     call, result = exchange.call, exchange.result
     id = _ID.sub("_", call.id)  # other providers write ids with other characters
     arguments = loads(call.arguments.encode())
-    content = parse_result_blocks(format_result(result))
-    failed = {"is_error": True} if result.error and isinstance(content, str) else {}
+    parts = build_result_parts(result, _build_media)
+    content = add_types(parts, "text") or format_result(result)
+    has_images = any("text" not in part for part in parts)
+    failed = {"is_error": True} if result.error and not has_images else {}
     return (
         {"type": "tool_use", "id": id, "name": call.name, "input": arguments},
         {"type": "tool_result", "tool_use_id": id, "content": content, **failed},

@@ -17,9 +17,9 @@ from copilot_runtime.adapters.attachments import (
     USUAL_TYPES,
     Media,
     build_parts,
+    build_result_parts,
     build_text,
     merge_extra,
-    parse_result_blocks,
     text_parts,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -101,7 +101,8 @@ def build_body(
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions) if parameters.tool_choice != "none" else []
-    items = fit_history(request, tools, context_tokens, SIGNER)
+    sees = bool(tools) and traits.rich_results  # images in results
+    items = fit_history(request, tools, context_tokens, SIGNER, capabilities, shows_results=sees)
     turns = build_turns(
         request.messages,
         items,
@@ -362,20 +363,12 @@ def build_result(result: ResultMessage, traits: Traits) -> JsonObject:
     Bedrock refuses empty texts, and images in failed results.
     """
     text = format_result(result)
-    found = parse_result_blocks(text) if traits.rich_results else text
-    if not isinstance(found, str):
-        return {"content": [_result_block(block) for block in found]}
-    content = text_parts(found) or [{"text": "(empty)"}]
+    parts = build_result_parts(result, MediaBuilder())
+    if any("text" not in part for part in parts):
+        return {"content": parts}
+    content = parts or text_parts(text) or [{"text": "(empty)"}]
     failed = {"status": "error"} if result.error and traits.rich_results else {}
     return {"content": content, **failed}
-
-
-def _result_block(block: JsonObject) -> JsonObject:
-    if block["type"] == "text":
-        return {"text": block["text"]}
-    source = block["source"]
-    format = _find_format(source["media_type"])
-    return {"image": {"format": format, "source": {"bytes": source["data"]}}}
 
 
 def _find_format(mime_type: str) -> str:

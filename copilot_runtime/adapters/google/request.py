@@ -14,9 +14,9 @@ from copilot_runtime.adapters.attachments import (
     USUAL_TYPES,
     Media,
     build_parts,
+    build_result_parts,
     build_text,
     merge_extra,
-    parse_result_blocks,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
@@ -91,7 +91,8 @@ def build_body(
     reasons = silent if traits.thinking == "never" else {}
     parameters = capabilities.apply(request.parameters, reasons)
     tools = _declarations(request.actions)
-    items = fit_history(request, tools, context_tokens, SIGNER)
+    sees = traits.thinking == "level"  # images in results
+    items = fit_history(request, tools, context_tokens, SIGNER, capabilities, shows_results=sees)
     turns = build_turns(
         request.messages,
         items,
@@ -127,7 +128,7 @@ def _encode_exchange(
     signature = read_signature(call, SIGNER)
     if signature or (first and traits.signed_calls):
         part["thoughtSignature"] = signature or UNSIGNED
-    response = {"name": call.name, **_response(exchange.result, traits), "id": call.id}
+    response = {"name": call.name, **_response(exchange.result), "id": call.id}
     return part, {"functionResponse": response}
 
 
@@ -156,29 +157,31 @@ def _build_uri(id: str) -> str:
     return id if "://" in id else f"{_FILES}{id.removeprefix('files/')}"
 
 
-def _response(result: ResultMessage, traits: Traits) -> JsonObject:
+def _response(result: ResultMessage) -> JsonObject:
     """Return a tool result as an object: its own, or one with the members of Gemini's API."""
     if not result.result and result.error:
         return {"response": {"error": result.error}}
-    blocks = parse_result_blocks(result.result) if traits.thinking == "level" else result.result
-    if not isinstance(blocks, str):
-        return _image_response(blocks)
+    if parts := build_result_parts(result, _build_result_media):
+        # https://ai.google.dev/gemini-api/docs/function-calling#multimodal
+        words = "\n".join(part["text"] for part in parts if "text" in part)
+        files = [part for part in parts if "text" not in part]
+        return {"response": {"output": words}, **({"parts": files} if files else {})}
     try:
-        value = loads(blocks.encode(errors="replace"))
+        value = loads(result.result.encode(errors="replace"))
     except ValueError:
-        value = blocks
-    return {"response": value if isinstance(value, dict) else {"output": blocks}}
+        value = result.result
+    return {"response": value if isinstance(value, dict) else {"output": result.result}}
 
 
-def _image_response(blocks: Sequence[JsonObject]) -> JsonObject:
-    """Return a result with images; https://ai.google.dev/gemini-api/docs/function-calling."""
-    words = "\n".join(block["text"] for block in blocks if block["type"] == "text")
-    sources = [block["source"] for block in blocks if block["type"] == "image"]
-    images = [
-        {"inlineData": {"mimeType": source["media_type"], "data": source["data"]}}
-        for source in sources
-    ]
-    return {"response": {"output": words}, "parts": images}
+_RESULT_IMAGES = ("image/png", "image/jpeg", "image/webp")
+
+
+def _build_result_media(media: Media) -> JsonObject | str:
+    """Return an image in a result as a part, or the reason for a refusal."""
+    mime_type = media.mime_type or USUAL_TYPES[media.kind]
+    if not media.data or mime_type not in _RESULT_IMAGES:
+        return "Gemini takes images in results as PNG, JPEG and WEBP, with their content"
+    return {"inlineData": {"mimeType": mime_type, "data": media.data}}
 
 
 def _declarations(actions: Sequence[Action]) -> list[JsonObject]:

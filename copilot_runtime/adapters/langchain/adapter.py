@@ -19,6 +19,7 @@ from copilot_runtime.adapters.langchain.request import (
     set_fields,
 )
 from copilot_runtime.adapters.langchain.stream import ChunkReader
+from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.concurrency import call
@@ -84,6 +85,8 @@ class LangChainAdapter(Adapter):
         self.prompt = prompt
         self.unsupported: UnsupportedPolicy = unsupported
         self._window = ContextWindow("", context_tokens)
+        provider = _provider_of(self.model)
+        self._media = MediaFilter(provider, NAME if provider == PROVIDER else provider)
         self.first_token_timeout = first_token_timeout
         self.idle_timeout = idle_timeout
 
@@ -96,7 +99,22 @@ class LangChainAdapter(Adapter):
             CopilotError: Another error of the model's client.
         """
         name = request.parameters.model or _name_of(self.model)
-        capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported)
+        has_event = False
+        while True:
+            try:
+                async with aclosing(self._stream(request, name)) as events:
+                    async for event in events:
+                        has_event = True
+                        yield event
+                return
+            except OversizedImages as found:
+                await self._media.shrink(found.images)
+            except CopilotError as error:
+                if has_event or not self._media.leave_out(request.messages, name, error):
+                    raise
+
+    async def _stream(self, request: ChatRequest, name: str) -> AsyncGenerator[Event, None]:
+        capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported, self._media)
         chunks = self._call_model(
             request, await self._window.tokens_for(name, request), capabilities
         )
@@ -126,22 +144,17 @@ class LangChainAdapter(Adapter):
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return the provider, the model and the URL of a request, as far as they are known."""
-        module = type(self.model).__module__.partition(".")[0]
-        package = module.removeprefix("langchain_") if module != "langchain_core" else ""
-        provider = _PROVIDERS.get(package, package if module != package else PROVIDER)
-        if "Azure" in type(self.model).__name__:
-            provider = "azure"
         urls = (getattr(self.model, name, None) for name in _ADDRESSES)
         url = next((one for one in urls if isinstance(one, str)), "")
         model = request.parameters.model or _name_of(self.model)
-        return ModelEndpoint(provider or PROVIDER, model, url)
+        return ModelEndpoint(_provider_of(self.model), model, url)
 
     def _call_model(
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter
     ) -> AsyncGenerator[Any, None]:
         """Return the generator of the model's chunks."""
         parameters = capabilities.apply(request.parameters)
-        question = build_request(request, parameters, window)
+        question = build_request(request, parameters, window, capabilities)
         model = self.model
         if not hasattr(model, "astream"):
             return call_function(cast("Function", model), question)
@@ -185,6 +198,15 @@ def _name_of(model: Any) -> str:
         if isinstance(name := getattr(model, field, None), str):
             return name
     return getattr(model, "__name__", type(model).__name__)
+
+
+def _provider_of(model: Any) -> str:
+    """Return the name in `ADAPTERS` of the provider of a chat model, or `langchain`."""
+    if "Azure" in type(model).__name__:
+        return "azure"
+    module = type(model).__module__.partition(".")[0]
+    package = module.removeprefix("langchain_") if module != "langchain_core" else ""
+    return _PROVIDERS.get(package, package if module != package else PROVIDER) or PROVIDER
 
 
 def _secret_of(model: Any) -> str | None:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.attachments import USUAL_TYPES, Media, add_types, build_parts
+from copilot_runtime.adapters.attachments import (
+    USUAL_TYPES,
+    Media,
+    add_types,
+    build_parts,
+    build_result_parts,
+    separate_files,
+)
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
     HistoryItem,
@@ -60,11 +67,14 @@ class LangChainRequest:
 
 
 def build_request(
-    request: ChatRequest, parameters: Parameters, context_tokens: int
+    request: ChatRequest,
+    parameters: Parameters,
+    context_tokens: int,
+    capabilities: CapabilityFilter,
 ) -> LangChainRequest:
     """Return the request in LangChain's form, trimmed to `context_tokens`."""
     tools = build_tools(request.actions)
-    items = fit_history(request, tools, context_tokens, PROVIDER)
+    items = fit_history(request, tools, context_tokens, PROVIDER, capabilities)
     return LangChainRequest(
         messages=build_messages(items, request.messages),
         tools=tools,
@@ -82,6 +92,7 @@ def build_messages(
 
     output: list[BaseMessage] = []
     results: list[BaseMessage] = []  # of the calls in the last message
+    images: list[JsonObject] = []  # in these results, which are texts for many chat models
     thoughts: list[JsonObject] = []
     answers = group_calls(messages)
     answer = ""
@@ -91,8 +102,8 @@ def build_messages(
             thoughts.append(_thought(item))
             continue
         if results and not (isinstance(item, ToolExchange) and answers[item.call.id] == answer):
-            output += results
-            results = []
+            output += results + _show_images(images)
+            results, images = [], []
         match item:
             case TextMessage(role="user") | ImageMessage():
                 output.append(HumanMessage(content=cast("Any", _content(item, new=at >= turn))))
@@ -115,16 +126,27 @@ def build_messages(
                         "args": loads(call.arguments.encode()),
                     }
                 )
+                parts = build_result_parts(result, _build_media)
+                text, files = separate_files(parts)
+                images += files
                 results.append(
                     ToolMessage(
-                        content=format_result(result),
+                        content=text if parts else format_result(result),
                         tool_call_id=call.id,
                         name=call.name,
                         status="error" if result.error else "success",
                     )
                 )
         thoughts = []
-    return [*output, *results]
+    return [*output, *results, *_show_images(images)]
+
+
+def _show_images(images: Sequence[JsonObject]) -> "list[BaseMessage]":
+    """Return the message of the user with the images in results, if there are any."""
+    from langchain_core.messages import HumanMessage
+
+    words = {"type": "text", "text": "[The results have:]"}
+    return [HumanMessage(content=cast("Any", [words, *images]))] if images else []
 
 
 def set_fields(model: Any, parameters: Parameters, capabilities: CapabilityFilter) -> Any:

@@ -25,9 +25,9 @@ from copilot_runtime.adapters.history import (
 )
 from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
+from copilot_runtime.adapters.openai.content import build_content
 from copilot_runtime.adapters.openai.request import (
     OPENAI,
-    build_content,
     build_response_format,
     build_tool_choice,
 )
@@ -303,7 +303,7 @@ def build_request(
     capabilities: CapabilityFilter,
 ) -> tuple[str, JsonObject]:
     """Return the path and the body that continue at `position`, or create a thread."""
-    items = repair_history(request.messages)
+    items = repair_history(capabilities.filter_media(request.messages, shows_results=False))
     if position is not None and position.waiting:
         if outputs := _build_tool_outputs(request, items, position.waiting):
             return f"{position.path}/submit_tool_outputs", outputs

@@ -6,16 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never, cast
 
-from copilot_runtime.adapters.attachments import (
-    Media,
-    MediaEncoder,
-    add_types,
-    build_data_url,
-    build_parts,
-    build_text,
-    decode_text,
-    has_media,
-)
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import find_profile
 from copilot_runtime.adapters.history import (
@@ -24,8 +14,8 @@ from copilot_runtime.adapters.history import (
     ToolExchange,
     find_last_turn,
     fit_history,
-    format_result,
 )
+from copilot_runtime.adapters.openai.content import build_content, encode_result
 from copilot_runtime.adapters.parameters import has_values
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
@@ -112,96 +102,6 @@ class RequestOptions:
     """The provider whose signed reasoning is sent back; empty: none."""
 
 
-_API = "OpenAI's chat completions API"
-_AUDIO = {
-    "audio/mp3": "mp3",
-    "audio/mpeg": "mp3",
-    "audio/vnd.wave": "wav",
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
-}
-
-
-def build_content(
-    message: TextMessage | ImageMessage, capabilities: CapabilityFilter, *, new: bool
-) -> str | list[JsonObject]:
-    """Return the content of a message. `new` is True for the user's latest message.
-
-    Raises `Misuse` for a new attachment that the API does not take.
-    """
-    return encode_content(message, _encode, "text", capabilities, new=new)
-
-
-def encode_content(
-    message: TextMessage | ImageMessage,
-    encode_media: MediaEncoder,
-    text: str,
-    capabilities: CapabilityFilter,
-    *,
-    new: bool,
-) -> str | list[JsonObject]:
-    """Return the content for one of OpenAI's APIs; `text` is its name for text parts."""
-
-    def encode(media: Media) -> JsonObject | str:
-        return _find_reason(media, capabilities) or encode_media(media)
-
-    if isinstance(message, TextMessage) and not has_media(message):
-        return message.content
-    return add_types(build_parts(message, encode, new=new), text)
-
-
-def _find_reason(media: Media, capabilities: CapabilityFilter) -> str | None:
-    """Return the reason why the service does not support an attachment, or `None`."""
-    match media.kind:
-        case "image":
-            return capabilities.reason("image_urls" if media.url else "images")
-        case "document":
-            return None if decode_text(media) is not None else capabilities.reason("documents")
-        case "audio" | "video":
-            return None
-
-
-def _encode(media: Media) -> JsonObject | str:
-    """Return the content part, or the reason for a refusal."""
-    match media.kind:
-        case "image":
-            return _encode_image(media)
-        case "audio":
-            return _encode_audio(media)
-        case "document":
-            return _encode_document(media)
-        case "video":
-            return f"{_API} takes no video"
-
-
-def _encode_image(media: Media) -> JsonObject | str:
-    if media.id:
-        return {"type": "file", "file": {"file_id": media.id}}
-    url = media.url or build_data_url(media)
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _encode_audio(media: Media) -> JsonObject | str:
-    if not media.data:
-        return f"{_API} takes audio only with its content, not by an address or an id"
-    format = _AUDIO.get(media.mime_type or "audio/wav")
-    if format is None:
-        return f"{_API} takes audio as wav or mp3, not as {media.mime_type}"
-    return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
-
-
-def _encode_document(media: Media) -> JsonObject | str:
-    if media.id:
-        return {"type": "file", "file": {"file_id": media.id}}
-    if media.url:
-        return f"{_API} takes documents with their content or by an id, not by an address"
-    if part := build_text(media):
-        return part
-    file = {"filename": media.filename or "document.pdf", "file_data": build_data_url(media)}
-    return {"type": "file", "file": file}
-
-
 _LONGEST_ID = 40
 _ACKNOWLEDGEMENT = "OK."
 _GO_ON: JsonObject = {"role": "user", "content": GO_ON}
@@ -219,7 +119,7 @@ def build_body(
     preset = options.preset
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
     tools = [] if silent else build_tools(request.actions)
-    items = fit_history(request, tools, context_tokens, options.signer)
+    items = fit_history(request, tools, context_tokens, options.signer, capabilities)
     body: JsonObject = {
         "model": model,
         "stream": True,
@@ -318,7 +218,7 @@ def _encode_messages(
                 thought = item.content
                 continue
             case ToolExchange():
-                pair = _encode_exchange(item, options.preset.call_id_length)
+                pair = _encode_exchange(item, options.preset.call_id_length, capabilities)
                 if thought:
                     pair[0]["reasoning_content"] = thought
                 messages += pair
@@ -353,13 +253,18 @@ def _in_strict_order(messages: Sequence[JsonObject]) -> list[JsonObject]:
     return [*instructions, *closing, *(ordered or [_GO_ON])]
 
 
-def _encode_exchange(exchange: ToolExchange, id_length: int | None) -> list[JsonObject]:
+def _encode_exchange(
+    exchange: ToolExchange, id_length: int | None, capabilities: CapabilityFilter
+) -> list[JsonObject]:
+    """Return a call, its result, and a message of the user with the images in the result."""
     call, id = exchange.call, encode_call_id(exchange, id_length)
     function = {"name": call.name, "arguments": call.arguments}
     tool_call = {"id": id, "type": "function", "function": function}
+    text, images = encode_result(exchange, capabilities)
     return [
         {"role": "assistant", "tool_calls": [tool_call], "content": None},
-        {"role": "tool", "content": format_result(exchange.result), "tool_call_id": id},
+        {"role": "tool", "content": text, "tool_call_id": id},
+        *([{"role": "user", "content": images}] if images else []),
     ]
 
 

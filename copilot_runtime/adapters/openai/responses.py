@@ -8,11 +8,19 @@ complete.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import assert_never, cast
 
 import orjson
 
-from copilot_runtime.adapters.attachments import Media, build_data_url, build_text, image_activity
+from copilot_runtime.adapters.attachments import (
+    Media,
+    add_types,
+    build_data_url,
+    build_result_parts,
+    build_text,
+    image_activity,
+)
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import find_profile
 from copilot_runtime.adapters.errors import Service, read_stream_error
@@ -24,13 +32,13 @@ from copilot_runtime.adapters.history import (
     fit_history,
     format_result,
 )
+from copilot_runtime.adapters.openai.content import encode_content, encode_for_service
 from copilot_runtime.adapters.openai.request import (
     RequestOptions,
     build_response_format,
     build_tool_choice,
     choose_role,
     encode_call_id,
-    encode_content,
     select_parameters,
 )
 from copilot_runtime.adapters.openai.stream import build_usage
@@ -61,7 +69,7 @@ def build_response_body(
     choice = build_tool_choice(parameters, options.preset.required) if tools else None
     reasoning = _reasoning(parameters, model, options)
     answer_format = build_response_format(parameters)
-    items = fit_history(request, tools, context_tokens, options.signer)
+    items = fit_history(request, tools, context_tokens, options.signer, capabilities)
     body: JsonObject = {
         "model": model,
         "stream": True,
@@ -107,7 +115,7 @@ def _encode_input(
                 role = choose_role(item, options.preset, model)
                 encoded.append({"role": role, "content": content})
             case ToolExchange():
-                encoded += _encode_exchange(item)
+                encoded += _encode_exchange(item, capabilities)
             case Thought():
                 encoded += _encode_thought(item)
             case _:
@@ -115,8 +123,10 @@ def _encode_input(
     return encoded
 
 
-def _encode_exchange(exchange: ToolExchange) -> list[JsonObject]:
+def _encode_exchange(exchange: ToolExchange, capabilities: CapabilityFilter) -> list[JsonObject]:
     call, id = exchange.call, encode_call_id(exchange)
+    encode = partial(encode_for_service, capabilities, _encode)
+    parts = build_result_parts(exchange.result, encode)
     return [
         {
             "type": "function_call",
@@ -124,7 +134,11 @@ def _encode_exchange(exchange: ToolExchange) -> list[JsonObject]:
             "name": call.name,
             "arguments": call.arguments,
         },
-        {"type": "function_call_output", "call_id": id, "output": format_result(exchange.result)},
+        {
+            "type": "function_call_output",
+            "call_id": id,
+            "output": add_types(parts, "input_text") or format_result(exchange.result),
+        },
     ]
 
 

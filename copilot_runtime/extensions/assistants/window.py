@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
+from copilot_runtime.adapters.media.results import replace_text, split_results
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.messages import (
@@ -44,6 +45,8 @@ _ALL = Allocation(tools=0, context=0, conversation=1)
 _CONVERSATION = f"{CONVERSATION}.c"
 _LEAST = 50
 """Minimum number of tokens of a truncated result; a shorter start would be useless."""
+
+_NO_FILES = "[Its files are left out: they do not fit into the budget.]"
 
 _LEAST_HISTORY = 16
 """Minimum number of tokens for older messages; a message of a few words would be useless."""
@@ -109,6 +112,7 @@ class BudgetWindow:
 
         Raises `LimitExceeded` if instructions and tools alone leave no room for a question.
         """
+        request = _split_results(request)
         system = [one for one in request.messages if _instructs(one)]
         talk = [one for one in request.messages if not _instructs(one)]
         room = self._find_room(request, system)
@@ -187,7 +191,8 @@ class BudgetWindow:
             case ActionExecutionMessage():
                 return self._count_text(message.name) + self._count_text(message.arguments)
             case ResultMessage():
-                return self._count_text(message.result)
+                files = (part for part in message.parts if isinstance(part, MediaPart))
+                return self._count_text(message.result) + sum(map(estimate_tokens, files))
             case ImageMessage():
                 return IMAGE_TOKENS
             case ReasoningMessage(content=text):
@@ -209,8 +214,8 @@ class BudgetWindow:
         match message:
             case TextMessage(content=text):
                 return replace(message, content=_cut_text(text, tokens))
-            case ResultMessage(result=text):
-                return replace(message, result=_cut_text(text, tokens))
+            case ResultMessage():
+                return self._cut_result(message, tokens)
             case ActionExecutionMessage(arguments=text):
                 tokens = max(1, tokens - self._count_text(message.name))
                 return replace(message, arguments=_cut_text(text, tokens))
@@ -218,6 +223,22 @@ class BudgetWindow:
                 return message
             case _:
                 assert_never(message)
+
+    def _cut_result(self, result: ResultMessage, tokens: int) -> ResultMessage:
+        """Return a result with its text truncated, and with its files if they fit."""
+        left = tokens - (self._count(result) - self._count_text(result.result))
+        if left >= (_LEAST if result.result else 0):
+            return replace_text(result, _cut_text(result.result, left))
+        text = f"{_NO_FILES}\n{result.result}" if left < tokens else result.result
+        return replace(result, result=_cut_text(text, tokens), parts=())
+
+
+def _split_results(request: ChatRequest) -> ChatRequest:
+    """Return a request whose results have their files as parts, not as base64 in their texts."""
+    messages = split_results(request.messages)
+    if all(one is other for one, other in zip(messages, request.messages, strict=True)):
+        return request
+    return replace(request, messages=messages)
 
 
 def _cut_text(text: str, tokens: int) -> str:

@@ -144,3 +144,25 @@ def test_shares_are_an_option_and_rules_have_names() -> None:
     assert count_tokens(result.result) <= 100
     with pytest.raises(UnknownName):
         BudgetWindow(1000, rules="oldest")
+
+
+def test_a_picture_in_a_result_counts_as_a_picture_and_is_never_cut() -> None:
+    picture = "iVBORw0KGgo" + "A" * 400_001
+    block = f'{{"type":"image","data":"{picture}","mimeType":"image/png"}}'
+    came = ResultMessage(
+        id="r",
+        call_id="c",
+        name="look",
+        result=f'{{"content":[{block},{{"type":"text","text":"Rome"}}]}}',
+    )
+    talk = [QUESTION, ActionExecutionMessage(id="c", name="look", arguments="{}"), came]
+
+    shown, left_out = fit(20_000, *talk)[-1], fit(500, *talk)[-1]
+
+    assert isinstance(shown, ResultMessage)
+    assert isinstance(left_out, ResultMessage)
+    assert (shown.result, len(shown.parts)) == ("Rome", 2)
+    assert (left_out.result, len(left_out.parts)) == (
+        "[Its files are left out: they do not fit into the budget.]\nRome",
+        0,
+    )

@@ -19,7 +19,7 @@ from copilot_runtime.api.run_input import wait_for_storage
 from copilot_runtime.base.concurrency import CallResult, call, capture_result
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
-from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.base.jsontext import loads, replace_surrogates
 from copilot_runtime.base.jsonvalue import as_optional_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_text
@@ -141,7 +141,7 @@ def _parse_arguments(text: str) -> Mapping[str, Any]:
     if not text.strip():
         return {}
     try:
-        values = orjson.loads(text)
+        values = loads(text.encode())
     except ValueError:
         raise InvalidArguments(_PARSE_MESSAGE) from None
     if values is None:  # what some models send for a call without arguments

@@ -27,7 +27,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, ReasoningMessage, new_id
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps, join_pieces
 from copilot_runtime.base.jsonvalue import as_object, get_object, get_text, parse_object
 
 MAX_CALLS = 256
@@ -200,7 +200,7 @@ class Assembly:
             )
         )
         if call.arguments:
-            early = "".join(call.arguments)
+            early = call.arguments[0] if len(call.arguments) == 1 else join_pieces(call.arguments)
             self.events.append(ActionExecutionArgs(call_id=call.id, delta=early))
 
     def _end_whole_calls(self) -> None:
@@ -225,7 +225,7 @@ class Assembly:
 
     def _start_inner_calls(self, call: "ToolCallBuffer") -> bool:
         """Add the calls inside a wrapper. Return whether it contains any."""
-        inner_calls = expand_calls(call.id or new_id(), "".join(call.arguments))
+        inner_calls = expand_calls(call.id or new_id(), join_pieces(call.arguments))
         if len(inner_calls) > MAX_CALLS:
             raise build_limit_error()
         for id, name, arguments in inner_calls:

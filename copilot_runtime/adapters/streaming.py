@@ -27,7 +27,7 @@ from copilot_runtime.adapters.first_token import FirstTokenLimit
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.base.errors import CopilotError, NetworkError
-from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsontext import loads, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.http.errors import backoff
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
@@ -69,7 +69,7 @@ class JSONReader(ABC):
                     self.done = True
                     break
                 try:
-                    self._take(loads(payload))
+                    self._take(loads(payload, mark_halves))
                 except _MALFORMED as error:
                     raise self._service.payload_error(payload) from error
         except CopilotError as error:

@@ -11,7 +11,7 @@ from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.events import TextMessageContent
 from copilot_runtime.api.messages import ImageMessage, MediaPart, Message, TextMessage
 from copilot_runtime.base.errors import CopilotError, IncompleteStream
-from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.base.jsontext import join_pieces, replace_surrogates
 from copilot_runtime.telemetry import find_current_span
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ async def _ask(adapter: Adapter, prompt: str, instructions: str, text: str, *, m
                 size += len(event.content)
                 if size > most:
                     break
-    return "".join(pieces)
+    return join_pieces(pieces)
 
 
 def _drop_reasoning(answer: str) -> str:

@@ -24,6 +24,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsontext import join_pieces
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Turn:
                 self._name_call(call_id, name)
                 self._arguments[call_id] = []
             case ActionExecutionEnd(call_id=call_id):
-                arguments = "".join(self._get_arguments(call_id))
+                arguments = join_pieces(self._get_arguments(call_id))
                 self.start(call_id, self.calls[call_id], arguments)
             case Usage():
                 self.usage = event

@@ -42,7 +42,7 @@ from copilot_runtime.api.messages import ActionExecutionMessage, ActivityMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.base.jsonpatch import apply_patch
-from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsontext import dumps, loads, mark_halves
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     optional_text,
@@ -85,7 +85,7 @@ class EventDecoder:
         events = self._events = []
         for payload in payloads:
             try:
-                event = loads(payload)
+                event = loads(payload, mark_halves)
             except ValueError:
                 self._fail("An event is not valid JSON.", payload)
                 break

@@ -26,6 +26,7 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.base.jsontext import join_pieces
 
 _Start = (
     TextMessageStart
@@ -67,7 +68,7 @@ def fold_messages(events: Iterable[Event]) -> list[Message]:
                 begun.append((_state(event, len(begun)), []))
             case _:
                 pass
-    return [_whole(start, "".join(pieces), signatures) for start, pieces in begun]
+    return [_whole(start, join_pieces(pieces), signatures) for start, pieces in begun]
 
 
 def fold_conversation(events: Sequence[Event]) -> list[Message]:

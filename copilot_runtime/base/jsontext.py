@@ -6,7 +6,8 @@ rejects such texts; this module replaces or escapes the surrogate instead.
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, cast
 
 import orjson
 
@@ -14,9 +15,10 @@ MAX_DEPTH = 254
 """Maximum nesting depth; orjson reads deeper values, but cannot write them."""
 
 
-def loads(data: bytes) -> Any:
+def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
     """Decode JSON; an escaped lone surrogate becomes U+FFFD.
 
+    With `mark`, a value with lone surrogates is what `mark` returns for it, such as `mark_halves`.
     Raises `ValueError` for invalid JSON, and for values nested more than 254 levels deep, which
     could not be encoded again.
     """
@@ -26,12 +28,28 @@ def loads(data: bytes) -> Any:
         if b"\\u" not in data:
             raise
         value = orjson.loads(_ESCAPES.sub(_replace_escaped_surrogates, data))
+        _check_depth(value)
+        return value if mark is None else mark(json.loads(data))
     if len(data) > 2 * MAX_DEPTH:
-        try:
-            orjson.dumps(value)  # in half the time that counting the brackets takes
-        except TypeError as error:
-            raise ValueError("nested too deeply") from error
+        _check_depth(value)
     return value
+
+
+def _check_depth(value: Any) -> None:
+    try:
+        orjson.dumps(value)  # in half the time that counting the brackets takes
+    except TypeError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def replace_escaped_halves(data: bytes) -> bytes:
+    """Return JSON, or lines that contain JSON, with U+FFFD for each escaped lone surrogate."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    try:
+        return _ESCAPES.sub(_replace_escaped_surrogates, data)
+    except ValueError:  # an escape is cut off: this is no JSON
+        return data
 
 
 _ESCAPES = re.compile(
@@ -93,6 +111,55 @@ def replace_surrogates(text: str) -> str:
         return _LONE.sub(lambda found: "\ufffd" * len(found[0]), text)
     return text
 
+
+class CutText(str):
+    """A text that begins or ends with half of a character, of which U+FFFD stands there.
+
+    `raw` has the half itself. Only `join_pieces` and `event_order.characters` look at it.
+    """
+
+    __slots__ = ("raw",)
+    raw: str
+
+    def __new__(cls, raw: str) -> Self:
+        text = super().__new__(cls, replace_surrogates(raw))
+        text.raw = raw
+        return text
+
+
+def mark_halves(value: Any) -> Any:
+    """Return a JSON value with a `CutText` for each text that begins or ends with a half.
+
+    Other lone surrogates, and those in keys, become U+FFFD.
+    """
+    match value:
+        case str():
+            is_cut = find_surrogate(value[:1] + value[-1:]) is not None
+            return CutText(value) if is_cut else replace_surrogates(value)
+        case list():
+            return [mark_halves(item) for item in cast("list[Any]", value)]
+        case dict():
+            members = cast("Mapping[str, Any]", value).items()
+            return {replace_surrogates(name): mark_halves(item) for name, item in members}
+        case _:
+            return value
+
+
+def get_raw_text(text: str) -> str:
+    """Return a text with the halves of characters at its edges."""
+    return text.raw if isinstance(text, CutText) else text
+
+
+def join_pieces(pieces: Sequence[str]) -> str:
+    """Join the pieces of one text, and the halves of characters between them.
+
+    A half without its other becomes U+FFFD.
+    """
+    text = "".join(pieces)
+    return text if text.isascii() else replace_surrogates("".join(map(get_raw_text, pieces)))
+
+
+find_surrogate = re.compile("[\ud800-\udfff]").search
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _LONE = re.compile("[\ud800-\udfff]+")  # a codec error handler would be 100 times slower

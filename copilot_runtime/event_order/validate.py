@@ -15,7 +15,7 @@ import orjson
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.messages import Message, Part, ResultMessage, TextMessage
 from copilot_runtime.base.errors import IncompleteStream, Misuse
-from copilot_runtime.base.jsontext import MAX_DEPTH
+from copilot_runtime.base.jsontext import MAX_DEPTH, replace_surrogates
 
 DEEPEST = 240
 """Levels of a value. JSON is written with more, of which events, lists and requests need some."""
@@ -162,7 +162,9 @@ def to_plain_json(value: Any, level: int = 0) -> Any:
     match value:
         case Enum():
             return to_plain_json(value.value, level)
-        case str() | int() | None:
+        case str():
+            return replace_surrogates(value)
+        case int() | None:
             return value
         case float():
             return float(value) if isfinite(value) else None

@@ -30,8 +30,9 @@ from copilot_runtime.api.events import (
     TextMessageStart,
 )
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.errors import Cancelled, ErrorReport, IncompleteStream
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.errors import Cancelled, CopilotError, ErrorReport, IncompleteStream
+from copilot_runtime.base.jsontext import dumps, find_surrogate
+from copilot_runtime.event_order.characters import TEXTS, CharacterJoiner
 from copilot_runtime.event_order.tracing import EventTracer
 from copilot_runtime.event_order.validate import validate_event
 
@@ -46,28 +47,44 @@ async def verify_events(events: Events, run: RunInput) -> Events:
 
     Values of events become plain JSON, so that live and stored events are equal. An object that is
     not an event, or a value that is not JSON, raises `Misuse` before it is published or stored.
+    Halves of characters in two chunks are joined.
     Items that the agent leaves open stay open: each transport closes them in its own way.
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
+    joiner = CharacterJoiner()
     with EventTracer(run) as tracer:
         watched = tracer.watched
         async with aclosing(events):
-            async for event in events:
-                try:
-                    # nearly all events are this one
-                    plain = (
-                        type(event) is TextMessageContent
-                        and event.message_id in texts
-                        and type(event.content) is str
-                    )
-                except TypeError:  # an id that can be in no set
-                    plain = False
-                if not plain:
+            try:
+                async for event in events:
+                    try:
+                        if (
+                            type(event) is TextMessageContent
+                            and event.message_id in texts
+                            and type(text := event.content) is str
+                            and (text.isascii() or find_surrogate(text) is None)
+                        ):
+                            yield event  # nearly all events are this one
+                            continue
+                    except TypeError:  # an id that can be in no set
+                        pass
                     event = validate_event(event, run.agent_name)
                     ordering.check(event)
                     if type(event) in watched:
                         tracer.feed(event)
+                    if joiner.halves or type(event) in TEXTS:
+                        for whole in joiner.feed(event):
+                            yield whole
+                        # while a half is held back, no event is plain
+                        texts = {} if joiner.halves else ordering.texts
+                    else:
+                        yield event
+            except CopilotError:
+                for event in joiner.flush():
+                    yield event
+                raise
+            for event in joiner.flush():
                 yield event
 
 

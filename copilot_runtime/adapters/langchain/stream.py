@@ -13,7 +13,7 @@ from copilot_runtime.adapters.langchain.request import PROVIDER
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
-from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.base.jsontext import dumps, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
 
 STOP_REASONS = {
@@ -78,7 +78,7 @@ class ChunkReader(JSONReader):
     def _take_text(self, text: str) -> None:
         if text:
             self._end_thought()
-            self._assembly.text(replace_surrogates(text))
+            self._assembly.text(mark_halves(text))
 
     def _take_object(self, value: Mapping[str, Any]) -> None:
         """Read the answer in an object; an object without one is the answer itself, as JSON."""
@@ -89,7 +89,7 @@ class ChunkReader(JSONReader):
             if name in value:
                 self._take(value[name])
                 return
-        self._take_text(orjson.dumps(value, default=str).decode())
+        self._take_text(dumps(value).decode())
 
     def _take_last(self, values: Any) -> None:
         """Read the last of several messages, which is the answer."""
@@ -101,7 +101,7 @@ class ChunkReader(JSONReader):
             self._begun = True
             self._assembly.begin(chunk.id or "")
         if thought := chunk.additional_kwargs.get("reasoning_content"):
-            self._assembly.reasoning(replace_surrogates(str(thought)))
+            self._assembly.reasoning(mark_halves(str(thought)))
         if isinstance(chunk.content, str):
             self._take_text(chunk.content)
         else:
@@ -109,7 +109,8 @@ class ChunkReader(JSONReader):
                 self._take_block(block)
         for call in _calls_in(chunk):
             self._end_thought()
-            self._assembly.call(*call)
+            *names, arguments = call
+            self._assembly.call(*names, mark_halves(arguments))
         self._count(chunk.usage_metadata or {})
         self._finish(chunk.response_metadata)
 
@@ -128,7 +129,7 @@ class ChunkReader(JSONReader):
             self._thought = (index, {"type": block["type"]})
         words = next((block[name] for name in _THOUGHTS if block.get(name)), "")
         if isinstance(words, str) and words:
-            self._assembly.reasoning(replace_surrogates(words))
+            self._assembly.reasoning(mark_halves(words))
         block_fields = self._thought[1]
         for name, value in block.items():
             if name not in _PASSING and value is not None:
@@ -176,11 +177,11 @@ def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:
                 piece.get("index"),
                 piece.get("id") or "",
                 piece.get("name") or "",
-                replace_surrogates(piece["args"] or ""),
+                piece["args"] or "",
             )
             for piece in pieces
         ]
     return [
-        (None, call.get("id") or "", call["name"], orjson.dumps(call["args"], default=str).decode())
+        (None, call.get("id") or "", call["name"], dumps(call["args"]).decode())
         for call in message.tool_calls
     ]

@@ -77,13 +77,13 @@ class CompletionReader(JSONReader):
     def _take_delta(self, delta: JsonObject) -> None:
         assembly = self._assembly
         thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if thought and type(thought) is str:
+        if thought and isinstance(thought, str):
             self._thinks = True
             assembly.reasoning(thought)
         if self._thinks and (delta.get("content") or delta.get("tool_calls")):
             self._end_thought()
         if content := delta.get("content"):
-            if type(content) is str:
+            if isinstance(content, str):
                 assembly.text(content)
             else:
                 self._take_parts(content)
@@ -108,7 +108,7 @@ class CompletionReader(JSONReader):
     def _take_call(self, call: JsonObject) -> None:
         function = call.get("function") or {}
         arguments = function.get("arguments") or ""
-        if type(arguments) is not str:  # Ollama once sent the object itself
+        if not isinstance(arguments, str):  # Ollama once sent the object itself
             arguments = orjson.dumps(arguments).decode()
         self._assembly.call(
             call.get("index"), call.get("id") or "", function.get("name") or "", arguments

@@ -33,6 +33,7 @@ from copilot_runtime.api.retrieval import FileReader, Passage, Retriever
 from copilot_runtime.api.run_input import CURRENT_RUN, Parameters, RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import AgentNotFound, CopilotError, LimitExceeded, Misuse
+from copilot_runtime.base.jsontext import join_pieces
 from copilot_runtime.extensions.assistants.definition import AssistantDefinition
 from copilot_runtime.extensions.assistants.delegation import (
     LIST_HANDOFFS,
@@ -271,7 +272,7 @@ class AssistantAgent(Agent):
                             counts.append(event)
                         case _:
                             pass
-        if not (answer := "".join(pieces).strip()):
+        if not (answer := join_pieces(pieces).strip()):
             raise CopilotError(f"The sub-agent {definition.name!r} has not said anything.")
         return answer
 

@@ -17,6 +17,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.base.jsontext import join_pieces
 from copilot_runtime.base.jsonvalue import JsonObject, get_text, parse_object
 from copilot_runtime.extensions.planner.budget import count_estimates, count_usage
 from copilot_runtime.extensions.planner.election import describe_task
@@ -97,7 +98,7 @@ class ModelSupervisor:
                     context.emit_text(event.content)
                 elif isinstance(event, Usage):
                     await count_usage(event, context)
-        return TaskResult("".join(pieces).strip(), sources)
+        return TaskResult(join_pieces(pieces).strip(), sources)
 
     async def _call(self, question: str, context: TaskContext, action: Action) -> JsonObject:
         """Return the arguments of the model's call of an action, or else the JSON in its text."""

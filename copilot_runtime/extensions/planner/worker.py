@@ -45,7 +45,7 @@ from copilot_runtime.api.run_input import (
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps, join_pieces
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_list,
@@ -214,7 +214,7 @@ class AgentWorker:
                         pass
         if questions:
             return Pause(questions, encode_messages([*run.messages, *fold_messages(past)]))
-        return TaskResult("".join(pieces).strip(), tuple(sources))
+        return TaskResult(join_pieces(pieces).strip(), tuple(sources))
 
 
 @contextmanager

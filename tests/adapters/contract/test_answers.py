@@ -10,6 +10,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.api.events import TextMessageContent, TextMessageStart
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.event_order.characters import CharacterJoiner
 from tests.adapters.asking import (
     HELLO,
     answer,
@@ -111,6 +112,33 @@ async def test_half_a_character_is_readable(fake: Fake):
     needs(fake, "half_characters")
     fake.plays(Say("a\ud83d"), Say("b"), Stop())
     assert text_in(await answer(fake)) == "a\N{REPLACEMENT CHARACTER}b"
+
+
+async def test_the_halves_of_a_character_are_joined(fake: Fake):
+    needs(fake, "half_characters")
+    fake.plays(Say("a\ud83d"), Say("\ude00b"), Say("c\ud83d"), Stop())
+    events = CharacterJoiner().feed_all(await answer(fake))
+    assert text_in(events) == "a\N{GRINNING FACE}bc\N{REPLACEMENT CHARACTER}"
+
+
+async def test_the_halves_of_characters_in_two_calls_are_not_mixed(fake: Fake):
+    needs(fake, "half_characters", "calls", "interleaved_calls")
+    fake.plays(
+        CallStart("call_1", "setColor"),
+        CallArgs("call_1", '{"color":"\ud83d'),
+        CallStart("call_2", "setSize"),
+        CallArgs("call_2", '{"size":"\ude00'),
+        CallArgs("call_1", '\ude00"}'),
+        CallArgs("call_2", '"}'),
+        CallEnd("call_1"),
+        CallEnd("call_2"),
+        Stop("tool_calls"),
+    )
+    events = CharacterJoiner().feed_all(await answer(fake))
+    assert [arguments for _, arguments in calls_in(events).values()] == [
+        '{"color":"\N{GRINNING FACE}"}',
+        '{"size":"\N{REPLACEMENT CHARACTER}"}',
+    ]
 
 
 async def test_a_missing_last_event_takes_nothing_away(fake: Fake):

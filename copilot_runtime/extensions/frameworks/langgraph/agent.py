@@ -13,7 +13,7 @@ from copilot_runtime.api.events import Events
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsontext import loads, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, get_object
 from copilot_runtime.extensions.frameworks.langgraph.client import LangGraphServer
 from copilot_runtime.extensions.frameworks.langgraph.errors import invalid_response_error
@@ -216,7 +216,7 @@ class LangGraphAgent(Agent):
 
     def _decode(self, frame: Frame) -> Any:
         try:
-            return loads(frame.data)
+            return loads(frame.data, mark_halves)
         except ValueError:
             raise invalid_response_error(self.graph) from None
 

@@ -17,12 +17,13 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps, join_pieces
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_list,
     as_object,
     as_objects,
+    as_text,
     parse_text,
     to_text,
 )
@@ -149,7 +150,8 @@ def extract_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(_block_text(block) for block in content)
+        texts = [text for block in content if (text := _block_text(block))]
+        return texts[0] if len(texts) == 1 else join_pieces(texts)
     return "" if content is None else to_text(content)
 
 
@@ -181,7 +183,7 @@ def _block_text(block: Any) -> str:
     if isinstance(block, str):
         return block
     if isinstance(block, dict) and block.get("type") in ("text", "text_delta", None):
-        return str(block.get("text") or "")
+        return as_text(block.get("text"))
     return ""
 
 

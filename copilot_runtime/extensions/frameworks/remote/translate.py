@@ -25,7 +25,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, IncompleteStream, Misuse, NetworkError
-from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsontext import dumps, loads, mark_halves
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_object,
@@ -89,7 +89,7 @@ class RemoteEventDecoder:
         if self.failure is not None or not line.strip():
             return
         try:
-            fields = loads(line)
+            fields = loads(line, mark_halves)
             if not isinstance(fields, dict):
                 raise Misuse("A line is no object.")
             self._is_empty = False

@@ -13,6 +13,7 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from copilot_runtime.extensions.mcp.client.characters import WholeCharacterStream
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
@@ -123,6 +124,8 @@ def _build_client(
             response.stream = _LimitedStream(response.stream, 0)
         elif not is_stream:  # each event is limited instead
             response.stream = _LimitedStream(response.stream, MAX_MESSAGE)
+        if not is_compressed:
+            response.stream = WholeCharacterStream(response.stream)
 
     return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.extensions.mcp.client.characters import repair_message
 from copilot_runtime.extensions.mcp.client.connect import (
     TransportStatus,
     open_transport,
@@ -412,7 +413,7 @@ class Client(ClientSession):
 
 
 class EndNotifyingStream:
-    """A stream that sets an event at its end.
+    """A stream of messages that sets an event at its end; it repairs messages.
 
     A session would notice the end only on its next request.
     """
@@ -426,7 +427,7 @@ class EndNotifyingStream:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        return await self._stream.receive()
+        return repair_message(await self._stream.receive())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -436,7 +437,7 @@ class EndNotifyingStream:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            return repair_message(await self._stream.__anext__())
         except BaseException:
             self._ended.set()
             raise

@@ -164,6 +164,12 @@ async def test_an_answer_of_ten_megabytes_is_refused_and_the_next_is_not(
         await asked.source.aclose()
 
 
+async def test_half_a_character_in_a_result_is_readable(ask: Ask, pipes: Pipes) -> None:
+    result = {"content": [text("a\ud83d")]}
+
+    assert await ask(pipes(result=result)).do("work") == "a\ufffd"
+
+
 async def test_resources_are_offered_if_the_operator_says_which(served: Served, ask: Ask) -> None:
     asked = ask(McpServer(served.url, name="my notes", tools=[], resources=["notes:*"]))
 

@@ -1,6 +1,7 @@
 """Servers asked by a client of the host application: of httpx, or of httpx2."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -190,6 +191,24 @@ async def test_a_call_is_not_repeated_because_another_was_refused(ask: Ask) -> N
             await paying
         assert shop.paid == 1
         await asked.source.aclose()
+
+
+@in_one_test("streams", [False, True], ids=["JSON", "events"])
+async def test_half_a_character_in_a_result_is_readable(ask: Ask, streams: bool) -> None:
+    async def answer(request: Request) -> Response:
+        asked = await request.json() if request.method == "POST" else {}
+        if asked.get("method") != "tools/call":
+            return await Shop().answer(request)
+        result = {"content": [{"type": "text", "text": "a\ud83d\ude00\ud83d"}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        if streams:
+            return Response(f"event: message\ndata: {body}\n\n", media_type="text/event-stream")
+        return Response(body, media_type="application/json")
+
+    app = Starlette(routes=[Route("/mcp", answer, methods=["GET", "POST", "DELETE"])])
+    async with serving(app) as port:
+        asked = ask(McpServer(f"http://127.0.0.1:{port}/mcp"))
+        assert await asked.do("look") == "a\N{GRINNING FACE}\ufffd"
 
 
 async def test_a_session_ends_although_the_server_does_not_say_goodbye(

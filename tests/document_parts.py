@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,7 @@ import yaml
 import copilot_runtime
 from copilot_runtime import Settings
 from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
+from copilot_runtime.adapters.error_classes import ERROR_CLASSES
 from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.api import events
@@ -279,6 +280,34 @@ def entry_points_table() -> str:
     return doors_table()
 
 
+def provider_errors_table() -> str:
+    """Return the classes of providers' errors as a table."""
+    rows = [
+        f"| {one.name} | {_statuses(one.statuses)} | {_list_codes(one.codes)} | `{one.error.code}` "
+        f"| {'yes' if one.is_retried else 'no'} |"
+        for one in ERROR_CLASSES
+    ]
+    head = ["| class | statuses | codes | code of our error | repeated |", "|---|---|---|---|---|"]
+    return _lines([*head, *rows])
+
+
+def _statuses(statuses: Collection[int]) -> str:
+    """Return statuses, those in a row as `500 to 599`."""
+    spans: list[list[int]] = []
+    for status in sorted(statuses):
+        if spans and spans[-1][-1] == status - 1:
+            spans[-1].append(status)
+        else:
+            spans.append([status])
+    return ", ".join(
+        f"{span[0]} to {span[-1]}" if len(span) > 2 else ", ".join(map(str, span)) for span in spans
+    )
+
+
+def _list_codes(codes: Iterable[str]) -> str:
+    return ", ".join(f"`{code}`" for code in sorted(codes))
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "capabilities": lambda _: capabilities_tables(),
     "unsupported": unsupported_table,
@@ -286,6 +315,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "preset": preset_table,
     "settings": lambda _: settings_table(),
     "errors": lambda _: errors_table(),
+    "provider_errors": lambda _: provider_errors_table(),
     "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
     "words": lambda _: words_table(),

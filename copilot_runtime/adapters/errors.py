@@ -10,29 +10,30 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import unescape
+from math import ceil
 from time import monotonic
 from traceback import format_exception
 from typing import Any
 from urllib.parse import unquote
 
-import orjson
-
+from copilot_runtime.adapters.error_bodies import (
+    decode_body,
+    find_error,
+    find_retry_delay,
+    read_codes,
+    read_error_message,
+    read_sentence,
+    shorten,
+)
+from copilot_runtime.adapters.error_classes import classify, find_status
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
-    ConfigurationFailed,
     CopilotError,
     LimitExceeded,
     NetworkError,
+    PaymentRequired,
     RateLimited,
     Refused,
-)
-from copilot_runtime.base.jsonvalue import (
-    JsonObject,
-    as_list,
-    as_object,
-    as_objects,
-    get_object,
-    to_text,
 )
 from copilot_runtime.http.errors import parse_retry_after
 
@@ -47,43 +48,6 @@ KINDS = {
 }
 """Status → the name of the exception in the official clients of OpenAI and Anthropic."""
 
-_CODES = {
-    400: (
-        "bio_policy content_filter context_length_exceeded failed_precondition "
-        "image_content_policy_violation invalid_argument invalid_image invalid_image_url "
-        "invalid_prompt invalid_request_error misalignment_policy_violation validationexception"
-    ),
-    401: "authentication_error invalid_api_key unauthenticated",
-    402: "billing_error",
-    403: "accessdeniedexception permission_denied permission_error",
-    404: "model_not_found not_found not_found_error resourcenotfoundexception",
-    413: "request_too_large",
-    429: (
-        "insufficient_quota modelnotreadyexception rate_limit_error rate_limit_exceeded "
-        "requests resource_exhausted throttlingexception tokens"
-    ),
-    500: "api_error internalserverexception modelstreamerrorexception",
-    503: "server_is_overloaded serviceunavailableexception slow_down unavailable",
-    504: "deadline_exceeded modeltimeoutexception timeout_error",
-    529: "overloaded_error",
-}
-_STATUSES = {code: status for status, codes in _CODES.items() for code in codes.split()}
-"""Codes and types of errors inside a stream → the equivalent HTTP status."""
-
-_PASSING = (408, 409, 424, 425)
-"""Transient statuses below 500: the same request may succeed at the next attempt."""
-
-_FILTERED = (
-    *("content_filter", "content_policy_violation", "image_content_policy_violation"),
-    *("bio_policy", "misalignment_policy_violation", "ResponsibleAIPolicyViolation"),
-)
-_BLOCKED = "blocked by our content filters"  # at Bedrock, which sends no code for it
-_TOO_LONG = re.compile(
-    r"context.length|context.window|prompt is too long|input is too long|too many (input )?tokens"
-    r"|input token count|maximum.{0,30}tokens.{0,60}(messages|prompt|input)"
-    r"|reduce the length of the (messages|prompt|input)",
-    re.IGNORECASE,
-)
 _REQUEST_IDS = (
     "x-request-id",
     "request-id",
@@ -92,10 +56,6 @@ _REQUEST_IDS = (
     "x-goog-request-id",
     "mistral-correlation-id",
 )
-_WRONG_KEY = "API_KEY_INVALID"  # with status 400, at Google
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
-_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
-_LONGEST = 500
 _SHORTEST_SECRET = 8  # shorter keys are for servers that need none, and words contain them
 
 
@@ -121,9 +81,16 @@ class Service:
         error.retryable = False
         return error
 
-    def payload_error(self, payload: bytes) -> NetworkError:
-        """Return the error for a malformed part of a response."""
-        return self.format_error(f"It sent {payload[:100].decode(errors='replace')!r}.")
+    def payload_error(self, payload: bytes) -> CopilotError:
+        """Return the error in a part of a response that is no answer, else that it is malformed."""
+        sent = payload[:100].decode(errors="replace")
+        return find_body_error(self, payload) or self.format_error(f"It sent {sent!r}.")
+
+    def body_error(self, body: bytes) -> CopilotError:
+        """Return the error for a response that is no stream; `body` is its beginning."""
+        sent = f"It sent {body[:100].decode(errors='replace')!r}."
+        nothing = "It answered with something else."
+        return find_body_error(self, body) or self.format_error(sent if body else nothing)
 
     def content_filter_error(self) -> Refused:
         """Return the error for an answer that the provider's content filter stopped."""
@@ -139,7 +106,7 @@ def read_response_error(
     service: Service, status: int, body: bytes, headers: Mapping[str, str]
 ) -> CopilotError:
     """Return the error for a response with another status than 2xx."""
-    value = _decode(body)
+    value = decode_body(body)
     reason = read_error_message(body) or "status code (no body)"
     hint = ""
     if 300 <= status < 400:
@@ -152,34 +119,57 @@ def read_response_error(
         status,
         hint=hint,
         request_id=find_request_id(headers),
-        retry_after=_find_retry_delay(value, parse_retry_after(headers)),
-        codes=_codes(value),
+        retry_after=parse_retry_after(headers) or find_retry_delay(value, reason),
+        codes=read_codes(value),
     )
 
 
+def find_delay(status: int, body: bytes) -> float | None:
+    """Return after how many seconds a request is repeated, by its error response.
+
+    It is 0 if the body names no time, and None if the class of the error is not repeated.
+    """
+    value, reason = decode_body(body), read_error_message(body)
+    found, _ = classify(status, read_codes(value), reason)
+    return (find_retry_delay(value, reason) or 0.0) if found.is_retried else None
+
+
+def find_body_error(service: Service, body: bytes) -> CopilotError | None:
+    """Return the error in JSON, in a page or in a text; `None` if it is none that is known."""
+    if (value := decode_body(body)) is not None:
+        error = find_error(value)
+    elif body.lstrip()[:1] in (b"{", b"["):  # JSON that is cut off
+        error = None
+    else:
+        reason = read_error_message(body)
+        status = find_status(reason)
+        error = None if status is None else {"message": reason, "code": status}
+    return None if error is None else read_stream_error(service, error)
+
+
 def read_stream_error(service: Service, error: Any) -> CopilotError:
-    """Return the error for an `error` object in the middle of a stream."""
-    codes = _codes(error)
-    status = next(filter(None, map(_status_of, codes)), 500)
-    reason = _shorten(_sentence(error)) or "The answer broke off with an error."
-    return build_error(service, reason, status, codes=codes)
+    """Return the error for what `find_error` found in a response with a status of success."""
+    reason = shorten(read_sentence(error)) or "The answer broke off with an error."
+    retry_after = find_retry_delay(error, reason)
+    return build_error(service, reason, None, codes=read_codes(error), retry_after=retry_after)
 
 
 def build_error(
     service: Service,
     reason: str,
-    status: int,
+    status: int | None,
     *,
     hint: str = "",
     request_id: str | None = None,
     retry_after: float | None = None,
     codes: Sequence[Any] = (),
 ) -> CopilotError:
-    """Return the error for a status, with the API key removed if the server repeated it.
+    """Return the error of the class in `ERROR_CLASSES`, with the API key removed from its words.
 
-    `codes` are the provider's error codes. The model and the request id are in the hint, for the
-    log.
+    `status` is None for an error without a status; `codes` are the provider's error codes. The
+    model and the request id are in the hint, for the log.
     """
+    found, status = classify(status, codes, reason)
     name, model, secret = service.name, service.model, service.secret
     if status == 404 and model and "model" not in reason.lower():
         reason = f"{reason} (Model: {model!r}.)"
@@ -190,106 +180,28 @@ def build_error(
     if secret and len(secret) >= _SHORTEST_SECRET:
         message, hint = message.replace(secret, "***"), hint.replace(secret, "***")
     kind = KINDS.get(status, "InternalServerError" if status >= 500 else "APIError")
-    is_too_long = "context_length_exceeded" in codes or _TOO_LONG.search(reason)
-    if status in (400, 413, 422) and is_too_long:
-        return LimitExceeded(
-            f"The conversation is too long for {f'{model!r}' if model else 'the model'}. {message}",
-            hint=hint or None,
-            kind=kind,
-        )
-    if status < 500 and (any(code in _FILTERED for code in codes) or _BLOCKED in reason):
-        return Refused(
-            f"The content filter of {name} refused the question. Please put it differently.",
-            hint=f"{hint} {message}".lstrip(),
-            kind=kind,
-        )
-    if status == 429:
-        return RateLimited(message, retry_after=retry_after, hint=hint or None, kind=kind)
-    if status == 413:
-        return LimitExceeded(message, hint=hint or None, kind=kind)
-    if status in (401, 403) or _WRONG_KEY in codes:
-        error_type = AuthenticationFailed
-    elif status >= 500 or status in _PASSING:
-        error_type = NetworkError
+    if found.name == "context length":
+        of_model = repr(model) if model else "the model"
+        message = f"The conversation is too long for {of_model}. {message}"
+    elif found.name == "content filter":
+        hint = f"{hint} {message}".lstrip()
+        message = f"The content filter of {name} refused the question. Please put it differently."
+    if found.error is RateLimited:
+        if retry_after is not None and retry_after >= 1 and find_retry_delay(None, reason) is None:
+            message = f"{message.rstrip('.')}. Please try again in {ceil(retry_after)} seconds."
+        error = RateLimited(message, retry_after=retry_after, hint=hint or None, kind=kind)
+    elif found.error in (LimitExceeded, Refused):
+        error = found.error(message, hint=hint or None, kind=kind)
     else:
-        error_type = ConfigurationFailed if status >= 400 else CopilotError
-    error = error_type(message, status_code=status, hint=hint or None, kind=kind)
-    error.severity = "critical"
+        error = found.error(message, status_code=status, hint=hint or None, kind=kind)
+        error.severity = "critical"
+    error.retryable = found.is_retried
     return error
 
 
 def find_request_id(headers: Mapping[str, str]) -> str | None:
     """Return the request id, which the provider's support asks for, or `None`."""
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
-
-
-def read_error_message(body: bytes) -> str:
-    """Return the message in an error body: JSON of any of the usual shapes, text, or HTML."""
-    if (value := _decode(body)) is not None:
-        return _shorten(_sentence(value))
-    return _shorten(_TAG.sub(" ", body[: 64 * _LONGEST].decode(errors="replace")))
-
-
-def _decode(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-
-
-def _codes(value: Any) -> list[Any]:
-    """Return all values in an error that may be a code, the most specific first."""
-    fields = as_object(_unwrap(value))
-    own = [fields[key] for key in ("status", "code", "type", "__type") if fields.get(key)]
-    inner = [
-        code for key in ("innererror", "error") if key in fields for code in _codes(fields[key])
-    ]
-    reasons = [detail["reason"] for detail in _details(fields) if "reason" in detail]
-    return [*own, *inner, *reasons]
-
-
-def _find_retry_delay(value: Any, seconds: float | None) -> float | None:
-    """Return `seconds`, or if it is `None` the delay in Google's `RetryInfo`, if there is one."""
-    if seconds is None:
-        for detail in _details(get_object(_unwrap(value), "error")):
-            if found := _SECONDS.fullmatch(str(detail.get("retryDelay"))):
-                return float(found[1])
-    return seconds
-
-
-def _details(error: JsonObject) -> list[JsonObject]:
-    """Return the objects of Google's list of details (https://cloud.google.com/apis/design/errors)."""
-    return as_objects(error.get("details"))
-
-
-def _unwrap(value: Any) -> Any:
-    """Return the first item of a list, and anything else as it is."""
-    while items := as_list(value):
-        value = items[0]
-    return value
-
-
-def _status_of(code: Any) -> int | None:
-    if isinstance(code, str) and code.isdecimal():
-        code = int(code[:4])
-    if isinstance(code, int):
-        return code if 400 <= code < 600 else None
-    return _STATUSES.get(code.lower()) if isinstance(code, str) else None
-
-
-def _sentence(value: Any) -> str:
-    value = _unwrap(value)
-    fields = as_object(value)
-    for key in ("error", "message", "Message", "detail", "msg"):
-        if fields.get(key):
-            return _sentence(fields[key])
-    return to_text(value) if value else ""
-
-
-def _shorten(text: str) -> str:
-    text = " ".join(text.split())
-    # three dots: react-core 1.10.6 calls btoa on messages, which throws beyond Latin-1
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _LEAST = 24
@@ -375,6 +287,6 @@ class ProviderHealth:
         """Record a failed request. Errors of the request itself and rate limits do not count."""
         if isinstance(error, RateLimited):
             return
-        if isinstance(error, NetworkError | AuthenticationFailed):
+        if isinstance(error, NetworkError | AuthenticationFailed | PaymentRequired):
             self._failures += 1
             self._failed_at = self._clock()

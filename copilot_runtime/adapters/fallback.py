@@ -29,7 +29,12 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import convert_exits
-from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    NetworkError,
+    PaymentRequired,
+)
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import set_endpoint
 
@@ -46,10 +51,11 @@ class FallbackAdapter(Adapter):
     """Sends each request to one adapter after the other until one starts to answer.
 
     The next adapter is tried if one fails before its first content, and only for a `NetworkError`
-    (transient: no connection, overload, rate limit, timeout) or an error of the types in `also`. An
-    invalid request would fail with every adapter. Adapters retry by themselves first: with
-    `max_retries=0` the next one is tried at once. A `model` in the request is sent to the adapters
-    with that model only, which are tried first; the others use their own.
+    (transient: no connection, overload, rate limit, timeout), if the account has no credit left, or
+    after an error of the types in `also`. An invalid request would fail with every adapter.
+    Adapters retry by themselves first: with `max_retries=0` the next one is tried at once. A
+    `model` in the request is sent to the adapters with that model only, which are tried first; the
+    others use their own.
 
     Args:
         adapters: The adapters in the order in which they are tried.
@@ -78,7 +84,7 @@ class FallbackAdapter(Adapter):
             name: complete(Adapter, adapter) for name, adapter in (by_agent or {}).items()
         }
         self._weights = _check_weights(adapters, weights)
-        self._passing = (NetworkError, *also)
+        self._passing = (NetworkError, PaymentRequired, *also)
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
 
     def check(self, run: RunInput) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypedDict
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
-from copilot_runtime.adapters.errors import ProviderHealth
+from copilot_runtime.adapters.errors import ProviderHealth, find_delay
 from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
@@ -95,6 +95,7 @@ class HTTPAdapter(Adapter, ABC):
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
             max_retries=max_retries,
+            find_delay=find_delay,
         )
 
     def __init_subclass__(cls) -> None:

@@ -12,12 +12,8 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters.errors import (
-    Service,
-    build_error,
-    read_error_message,
-    read_response_error,
-)
+from copilot_runtime.adapters.error_bodies import read_error_message
+from copilot_runtime.adapters.errors import Service, build_error, read_response_error
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
 
 _DRAIN_TIME = 1.0
@@ -61,6 +57,7 @@ class JsonEvents:
 
     is_event_stream = True
     is_between_events = False  # nothing stands there
+    other_text = b""
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return the block."""

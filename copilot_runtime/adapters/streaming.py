@@ -17,19 +17,23 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import (
     ProviderHealth,
     Service,
+    find_body_error,
     find_request_id,
     read_response_error,
+    read_stream_error,
 )
 from copilot_runtime.adapters.first_token import FirstTokenLimit
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Events, Usage
-from copilot_runtime.base.errors import CopilotError, NetworkError
+from copilot_runtime.base.errors import CopilotError, NetworkError, RateLimited
 from copilot_runtime.base.jsontext import loads, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
-from copilot_runtime.http.errors import backoff
+from copilot_runtime.http.client import ERROR_BODY_TIMEOUT
+from copilot_runtime.http.errors import MAX_WAIT, backoff, parse_retry_after
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import describe_response
@@ -88,6 +92,11 @@ class JSONReader(ABC):
         if response_id or self._stop:
             describe_response(span, response_id, self._model, self._stop)
 
+    def _raise_error(self, data: JsonObject) -> None:
+        """Raise the error in a payload, in any of the usual forms, if there is one."""
+        if (error := find_error(data)) is not None:
+            raise read_stream_error(self._service, error)
+
     @abstractmethod
     def end(self) -> list[Event]:
         """Return the events that follow a complete response, such as its `Usage`."""
@@ -100,9 +109,6 @@ class JSONReader(ABC):
         wrong type marks the payload as malformed.
         """
 
-
-ERROR_BODY_TIMEOUT = 5.0
-"""Seconds to read the body of an error response; its status is known before."""
 
 _NO_STREAM = (b"{", b"[", b"<")
 """First bytes of a body without events: the JSON of a proxy that does not stream, an error that
@@ -129,6 +135,8 @@ class FrameDecoder(Protocol):
 
     is_event_stream: bool
     """True once the stream has shown that it is of the expected kind."""
+    other_text: bytes
+    """The beginning of a response that is of another kind."""
 
     @property
     def is_between_events(self) -> bool:
@@ -172,8 +180,9 @@ async def stream_response(
 ) -> Events:
     """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
-    After an error that is `retryable` the request is sent again, as long as no event has been
-    yielded. `first_token_timeout` limits the seconds until the first event, retries included.
+    After an error that is `retryable`, by its class in `ERROR_CLASSES`, the request is sent again,
+    as long as no event has been yielded. `first_token_timeout` limits the seconds until the first
+    event, retries included.
     The `span` of the request gets the parameters, the attributes of the response and an event per
     retry; `health` gets the outcome. A request that was refused is prepared and sent again if
     `leave_out` returns `True` for the error: the next one is without the files of that error.
@@ -202,7 +211,7 @@ async def stream_response(
                             yield event
                 except NetworkError as broken:
                     if not reader.finished:  # else the response is complete, whatever follows
-                        error = broken
+                        error = find_body_error(request.service, frames.other_text) or broken
                 finally:
                     await reading.aclose()
                 response.finished = reader.done
@@ -215,10 +224,12 @@ async def stream_response(
                         request.on_usage(event)
                     yield event
                 return
-            if limit.has_event or attempt >= request.max_retries or not error.retryable:
+            wait = (isinstance(error, RateLimited) and error.retry_after) or backoff(attempt)
+            is_final = limit.has_event or attempt >= request.max_retries or wait > MAX_WAIT
+            if is_final or not error.retryable:
                 raise error
             span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
-            await limit.within_deadline(asyncio.sleep(backoff(attempt)))
+            await limit.within_deadline(asyncio.sleep(wait))
     except CopilotError as error:
         if health is not None:
             health.record_failure(error)
@@ -298,13 +309,15 @@ def _find_error(
 ) -> CopilotError | None:
     """Return the error of a response that has ended, or `None` if it is complete."""
     if error := reader.failure:
+        if isinstance(error, RateLimited) and error.retry_after is None:
+            error.retry_after = parse_retry_after(headers)
         if request_id := find_request_id(headers):  # for the provider's support
             error.hint = " ".join(filter(None, [error.hint, f"Request id: {request_id}."]))
         return error
     if reader.finished:
         return None
     if not frames.is_event_stream:
-        return service.format_error("It answered with something else.")
+        return service.body_error(frames.other_text)
     return NetworkError(
         f"{service.name} API error: Premature close",
         kind=f"{service.name}Error",

@@ -2,7 +2,7 @@
 
     CopilotError                            UNKNOWN                      500  toast     critical
     ├── NetworkError                        NETWORK_ERROR                503  banner    critical
-    │   ├── RateLimited                     NETWORK_ERROR                429  banner    warning
+    │   ├── RateLimited                     RATE_LIMITED                 429  banner    warning
     │   └── RunStalled                      NETWORK_ERROR                504  banner    critical
     ├── NotFound                            NOT_FOUND                    404  banner    critical
     │   ├── AgentNotFound                   AGENT_NOT_FOUND              500  banner    critical
@@ -16,6 +16,7 @@
     │   └── MissingPackage                  CONFIGURATION_ERROR          400  banner    warning
     ├── MissingPublicApiKey                 MISSING_PUBLIC_API_KEY_ERROR 400  banner    critical
     ├── UpgradeRequired                     UPGRADE_REQUIRED_ERROR       402  banner    warning
+    ├── PaymentRequired                     PAYMENT_REQUIRED             402  banner    critical
     ├── Refused                             GUARDRAILS_VALIDATION_FAILED 403  banner    warning
     ├── LimitExceeded                       LIMIT_EXCEEDED               413  banner    warning
     ├── IncompleteStream                    INCOMPLETE_STREAM            502  banner    critical
@@ -26,7 +27,7 @@
     └── Cancelled                           CANCELLED                    499  silent    info
 
 Codes, visibility and severity are those of CopilotKit 1.10.6 (`CopilotKitErrorCode`,
-`ERROR_CONFIG`), `INCOMPLETE_STREAM` is of its runtime 1.74; those from `Refused` on and the
+`ERROR_CONFIG`), `INCOMPLETE_STREAM` is of its runtime 1.74; those from `PaymentRequired` on and the
 indented leaves are ours. The message of a `CopilotError` is shown to end users. Any other
 exception is logged with its traceback and shown as "The run failed".
 """
@@ -170,9 +171,10 @@ class NetworkError(CopilotError):
 class RateLimited(NetworkError):
     """An upstream service limits requests. `retry_after` is in seconds, if the service gave it."""
 
+    code = "RATE_LIMITED"
     status_code = 429
     severity = "warning"
-    error_type = "RATE_LIMITED"
+    help_url = None
 
     def __init__(self, message: str, *, retry_after: float | None = None, **details: str | None):
         super().__init__(message, hint=details.get("hint"), kind=details.get("kind"))
@@ -302,6 +304,14 @@ class UpgradeRequired(CopilotError):
     status_code = 402
     visibility = "banner"
     severity = "warning"
+
+
+class PaymentRequired(CopilotError):
+    """The account at a provider has no credit left, or has reached its spending limit."""
+
+    code = "PAYMENT_REQUIRED"
+    status_code = 402
+    visibility = "banner"
 
 
 class Refused(CopilotError):

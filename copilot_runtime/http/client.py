@@ -7,7 +7,8 @@ for that are not read.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -15,8 +16,14 @@ from urllib.parse import urlsplit
 import orjson
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.http.connection import INFLATABLE, InflatedResponse, ServerDisconnected
+from copilot_runtime.http.connection import (
+    INFLATABLE,
+    BufferedResponse,
+    InflatedResponse,
+    ServerDisconnected,
+)
 from copilot_runtime.http.errors import (
+    MAX_WAIT,
     ConnectionFailed,
     InvalidAddress,
     UpstreamErrors,
@@ -31,8 +38,9 @@ if TYPE_CHECKING:
 
     from copilot_runtime.http.aiohttp_client import AiohttpClient
 
-_MAX_WAIT = 30.0
 _MAX_BODY = 16 * 1024 * 1024
+ERROR_BODY_TIMEOUT = 5.0
+"""Seconds to read the body of an error response; its status is known before."""
 _IDEMPOTENT = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 
 
@@ -65,6 +73,8 @@ class Upstream:
     """One service and its connections. `name` is its name in errors; times are in seconds.
 
     `idle_timeout` limits every silence: before the response starts, and between its chunks.
+    `find_delay` returns the seconds to wait by the status and the body of an error response whose
+    status is retryable, 0 if the body names none, and None if the request is not repeated.
     With `http_client`, requests are sent by that client of the host application, with the same
     timeouts, retries and errors, and each response is read completely before it is returned: this
     is not for streams. Such a client is never closed here, and is only used on the event loop that
@@ -79,6 +89,7 @@ class Upstream:
         idle_timeout: float = 120.0,
         max_retries: int = 2,
         http_client: "httpx.AsyncClient | None" = None,
+        find_delay: Callable[[int, bytes], float | None] | None = None,
     ) -> None:
         self.name = name
         self.connect_timeout = connect_timeout
@@ -89,6 +100,7 @@ class Upstream:
         self._aiohttp_clients: dict[asyncio.AbstractEventLoop, AiohttpClient] = {}
         self._proxies: dict[str, str | None] = {}
         self._http_client = http_client
+        self._find_delay = find_delay
 
     async def open(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -156,8 +168,14 @@ class Upstream:
                     return response
                 if attempt < self.max_retries and is_retryable(response.status, response.headers):
                     wait = parse_retry_after(response.headers)
+                    if self._find_delay is not None:
+                        response = await _buffer_error(response)
+                        delay = self._find_delay(response.status, response.body)
+                        if delay is None and response.headers.get("x-should-retry") != "true":
+                            return response
+                        wait = delay or None if wait is None else wait
                     wait = backoff(attempt) if wait is None else wait
-                if wait is None or wait > _MAX_WAIT:
+                if wait is None or wait > MAX_WAIT:
                     return response
                 response.close()
             await asyncio.sleep(wait)
@@ -244,6 +262,17 @@ class Upstream:
             bypassed = proxy_bypass(parts.hostname or "")
             self._proxies[origin] = None if bypassed else getproxies().get(parts.scheme)
         return self._proxies[origin]
+
+
+async def _buffer_error(response: Response) -> BufferedResponse:
+    """Read the body of an error response, or as much of it as comes in time."""
+    body = b""
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(ERROR_BODY_TIMEOUT):
+            while len(body) < _MAX_BODY and (block := await response.readany()):
+                body += block
+    response.close()
+    return BufferedResponse(response.status, response.headers, body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,3 +352,27 @@ class InflatedResponse:
 
     def close(self) -> None:
         self._response.close()
+
+
+class BufferedResponse:
+    """A response that was read to its end, with the methods of `Response`.
+
+    A body larger than the limit is cut off above it: `StreamResponse.text` then raises.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self._rest = body
+
+    async def readany(self) -> bytes:
+        """Return the whole body, and nothing from then on."""
+        body, self._rest = self._rest, b""
+        return body
+
+    def release(self, *, finished: bool) -> None:
+        """Do nothing: the connection went back to its pool when the body was read."""
+
+    def close(self) -> None:
+        """Do nothing, as `release`."""

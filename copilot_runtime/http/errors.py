@@ -143,6 +143,10 @@ RETRYABLE_STATUSES = frozenset({408, 409, 429, 499})
 """Retryable statuses, besides everything from 500 on."""
 
 
+MAX_WAIT = 30.0
+"""The longest `Retry-After` that is waited for, in seconds."""
+
+
 def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
     """Return whether the same request may succeed later."""
     if status < 400:

@@ -9,31 +9,9 @@ from contextlib import aclosing
 import httpx
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.http.connection import BufferedResponse
 from copilot_runtime.http.errors import Failure, UpstreamErrors, find_failure
 from copilot_runtime.http.forward import forward_request
-
-
-class BufferedResponse:
-    """A response that was read to its end, with the methods of `connection.Response`.
-
-    A body larger than the limit is cut off above it: `StreamResponse.text` then raises.
-    """
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self._body = body
-
-    async def readany(self) -> bytes:
-        """Return the whole body, and nothing from then on."""
-        body, self._body = self._body, b""
-        return body
-
-    def release(self, *, finished: bool) -> None:
-        """Do nothing: the connection went back to its pool when the body was read."""
-
-    def close(self) -> None:
-        """Do nothing, as `release`."""
 
 
 class HostTransport(httpx.AsyncBaseTransport):

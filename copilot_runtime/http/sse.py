@@ -26,6 +26,8 @@ class SSEDecoder:
 
     def __init__(self, limit: int = MAX_EVENT_SIZE) -> None:
         self.is_event_stream = False
+        self.other_text = b""
+        """The first line of a text that is no event stream, at most 1,000 bytes of it."""
         self._limit = limit
         self._rest: list[bytes] = []  # an incomplete line
         self._data: list[bytes] = []  # the lines of an incomplete event
@@ -128,6 +130,8 @@ class SSEDecoder:
                 self._grow(len(line))
             elif not name or name in _FIELDS:
                 self.is_event_stream = True
+            elif not self.is_event_stream:
+                self.other_text = self.other_text or line[:1000]
 
     def _flush_event(self, events: list[bytes]) -> None:
         if self._data:

@@ -98,7 +98,7 @@ STATUSES: dict[str, tuple[type[CopilotError], str, int, str, str]] = {
         "UnprocessableEntityError",
         "critical",
     ),
-    "429 Too Many Requests": (RateLimited, "NETWORK_ERROR", 429, "RateLimitError", "warning"),
+    "429 Too Many Requests": (RateLimited, "RATE_LIMITED", 429, "RateLimitError", "warning"),
     "500 Internal Server Error": (
         NetworkError,
         "NETWORK_ERROR",

@@ -132,7 +132,7 @@ async def test_a_connection_may_break_after_the_end(provider: Provider, agent: A
         ),
         ("404 Not", ("NOT_FOUND", "is not there.")),
         ("409 Busy", ("THREAD_BUSY", "is still busy in this thread.")),
-        ("429 Slow", ("NETWORK_ERROR", "is asked too often.")),
+        ("429 Slow", ("RATE_LIMITED", "is asked too often.")),
         ("500 Oh", ("NETWORK_ERROR", "is not well (HTTP 500).")),
     ],
 )

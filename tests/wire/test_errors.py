@@ -90,7 +90,7 @@ async def test_a_hook_that_breaks_tells_the_person_nothing(provider: Upstream) -
         (400, "CONFIGURATION_ERROR"),
         (401, "AUTHENTICATION_ERROR"),
         (404, "CONFIGURATION_ERROR"),
-        (429, "NETWORK_ERROR"),
+        (429, "RATE_LIMITED"),
         (500, "NETWORK_ERROR"),
         (503, "NETWORK_ERROR"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from copilot_runtime.adapters.anthropic.request import PROVIDER, REDACTED
-from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
@@ -56,12 +56,10 @@ class MessageReader(JSONReader):
                 self._finish(data["delta"])
             case "message_stop":
                 self.done = True
-            case "error":
-                raise read_stream_error(self._service, data["error"])
             case "message":
                 self._take_whole(data)
-            case _:  # ping, and what newer versions of the API may send
-                pass
+            case _:  # an error, a ping, and what newer versions of the API may send
+                self._raise_error(data)
 
     def _take_delta(self, index: int, delta: dict[str, Any]) -> None:
         kind = delta["type"]

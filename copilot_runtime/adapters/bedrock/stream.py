@@ -43,6 +43,8 @@ class Frames:
     """
 
     is_between_events = False  # nothing may stand there
+    other_text = b""
+    """The beginning of a response that is no event stream."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.is_event_stream = False
@@ -96,6 +98,7 @@ class Frames:
                 "Bedrock API error: The answer was damaged on its way.",
                 hint="The checksum of an event is wrong.",
             )
+        self.other_text = data
         return NetworkError(
             "Bedrock API error: The answer is not an event stream.",
             hint=f"Is the base URL right? It sent {data[:100].decode(errors='replace')!r}.",

@@ -7,7 +7,7 @@ the new parts. Calls arrive complete; the stream has no end marker.
 import orjson
 
 from copilot_runtime.adapters.attachments import image_activity
-from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
+from copilot_runtime.adapters.errors import Service, build_error
 from copilot_runtime.adapters.google.request import SIGNER
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
@@ -59,8 +59,8 @@ class GenerationReader(JSONReader):
             self._take_chunk(chunk)
 
     def _take_chunk(self, chunk: JsonObject) -> None:
-        if error := chunk.get("error"):
-            raise read_stream_error(self._service, error)
+        if "candidates" not in chunk or "error" in chunk:
+            self._raise_error(chunk)
         if not self._assembly.answer_id:
             self._assembly.begin(chunk.get("responseId") or "")
         if usage := chunk.get("usageMetadata"):

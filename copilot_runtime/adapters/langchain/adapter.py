@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.context_window import ContextWindow
-from copilot_runtime.adapters.errors import Service, build_error, find_request_id
+from copilot_runtime.adapters.error_bodies import find_error
+from copilot_runtime.adapters.errors import (
+    Service,
+    build_error,
+    find_request_id,
+    read_stream_error,
+)
 from copilot_runtime.adapters.first_token import FirstTokenLimit
 from copilot_runtime.adapters.langchain.request import (
     PROVIDER,
@@ -282,6 +288,8 @@ def read_client_error(error: Exception, service: Service) -> CopilotError | None
     match response:
         case {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}:
             pass  # botocore's
+        case {"Error": {"Code": code, "Message": message}}:  # botocore's, inside a stream
+            return read_stream_error(service, {"code": code, "message": message})
         case _ if status is None:
             status = code  # Google's
         case _:
@@ -295,6 +303,9 @@ def read_client_error(error: Exception, service: Service) -> CopilotError | None
             retry_after=parse_retry_after(headers),
             codes=[code],
         )
+    body = find_error(vars(error).get("body"))  # of an error inside a stream
+    if body is not None:
+        return read_stream_error(service, body)
     kind = type(error).__name__
     message = f"{service.name} error: {error}"
     if isinstance(error, TimeoutError) or "Timeout" in kind:

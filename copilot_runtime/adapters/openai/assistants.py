@@ -237,10 +237,8 @@ class AssistantRunReader(JSONReader):
                 self._take_calls(data["delta"].get("step_details") or {})
             case "thread.run":
                 self._take_run(data)
-            case None if data.get("error") or data.get("message"):
-                raise read_stream_error(self._service, data.get("error") or data)
             case _:
-                pass
+                self._raise_error(data)
 
     def _take_text(self, data: dict[str, Any]) -> None:
         if not self._assembly.answer_id:

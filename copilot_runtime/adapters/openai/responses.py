@@ -23,6 +23,7 @@ from copilot_runtime.adapters.attachments import (
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import find_profile
+from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.history import (
     HistoryItem,
@@ -227,8 +228,8 @@ class ResponseEventReader(JSONReader):
         handle = self._handlers.get(data.get("type") or data.get("object") or "")
         if handle is not None:
             handle(data)
-        elif "error" in data:
-            self._fail(data)
+        else:
+            self._raise_error(data)
 
     def _begin(self, event: JsonObject) -> None:
         self._response = event["response"]
@@ -325,7 +326,7 @@ class ResponseEventReader(JSONReader):
         )
 
     def _fail(self, event: JsonObject) -> None:
-        raise read_stream_error(self._service, event.get("error") or event)
+        raise read_stream_error(self._service, find_error(event))
 
     def _fail_response(self, event: JsonObject) -> None:
         raise read_stream_error(self._service, event["response"].get("error"))

@@ -7,6 +7,7 @@ as one chunk, because some proxies ignore `stream`.
 import orjson
 
 from copilot_runtime.adapters.attachments import image_activity_from_url
+from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
@@ -17,6 +18,12 @@ from copilot_runtime.telemetry.span import Span
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Stop reasons of compatible servers → OpenAI's."""
+_FAILED = {
+    "error": "The answer broke off with an error.",
+    # https://api-docs.deepseek.com/api/create-chat-completion
+    "insufficient_system_resource": "The system has too few resources to finish the answer.",
+}
+"""Stop reasons of a failed response → the sentence if it has no error."""
 
 
 class CompletionReader(JSONReader):
@@ -67,9 +74,15 @@ class CompletionReader(JSONReader):
             content = delta.get("content")
             if content and type(content) is str and len(delta) == 1 and not self._thinks:
                 self._assembly.text(content)  # nearly every chunk has nothing else
-            elif delta:
-                self._take_delta(delta)
+            else:
+                if delta:
+                    self._take_delta(delta)
+                if choice.get("error"):
+                    self._raise_error(data)
             if reason := choice.get("finish_reason"):
+                if reason in _FAILED:
+                    error = find_error(data) or {"code": reason, "message": _FAILED[reason]}
+                    raise read_stream_error(self._service, error)
                 self._finish(reason)
         if data.get("usage") or data.get("error") or "x_groq" in data:
             self._take_aside(data)
@@ -127,18 +140,13 @@ class CompletionReader(JSONReader):
     def _finish(self, reason: str) -> None:
         if reason == "content_filter":
             raise self._service.content_filter_error()
-        if reason == "error":
-            raise read_stream_error(self._service, None)
         self.finished = True
         self._stop = "refusal" if self._refused else _STOPS.get(reason, reason)
         self._assembly.end()
 
     def _take_aside(self, chunk: JsonObject) -> None:
         """Read a chunk without content: errors, token counts, Azure's filter results."""
-        if error := chunk.get("error"):
-            raise read_stream_error(self._service, error)
-        if chunk.get("object") == "error":  # vLLM
-            raise read_stream_error(self._service, chunk)
+        self._raise_error(chunk)
         groq = chunk.get("x_groq") or {}
         if error := groq.get("error"):
             raise read_stream_error(self._service, {"message": error})

@@ -108,7 +108,8 @@ ERROR_CLASSES: Sequence[ErrorClass] = (
             "insufficient_quota payment_required"
         ),
         phrases=_phrases(
-            r"credit balance is too low",  # Anthropic, with status 400
+            r"credit balance is too low",  # Anthropic, with status 400, as the next
+            r"(spend(ing)?|api usage) limit",
             r"insufficient (balance|credits?|funds)",
             r"requires more credits",
         ),

@@ -16,7 +16,8 @@ from traceback import format_exception
 from typing import Any
 from urllib.parse import unquote
 
-from copilot_runtime.adapters.error_bodies import (
+from copilot_runtime.adapters.error_classes import classify, find_status
+from copilot_runtime.adapters.provider_errors import (
     decode_body,
     find_error,
     find_retry_delay,
@@ -25,7 +26,6 @@ from copilot_runtime.adapters.error_bodies import (
     read_sentence,
     shorten,
 )
-from copilot_runtime.adapters.error_classes import classify, find_status
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,

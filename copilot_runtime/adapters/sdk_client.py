@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters.error_bodies import read_error_message
 from copilot_runtime.adapters.errors import Service, build_error, read_response_error
+from copilot_runtime.adapters.provider_errors import read_error_message
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
 
 _DRAIN_TIME = 1.0

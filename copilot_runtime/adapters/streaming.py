@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from copilot_runtime.adapters.assembly import Assembly
-from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import (
     ProviderHealth,
     Service,
@@ -27,6 +26,7 @@ from copilot_runtime.adapters.errors import (
     read_stream_error,
 )
 from copilot_runtime.adapters.first_token import FirstTokenLimit
+from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.base.errors import CopilotError, NetworkError, RateLimited

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from copilot_runtime.adapters.error_bodies import read_error_message
 from copilot_runtime.adapters.errors import Service, read_response_error
 from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
+from copilot_runtime.adapters.provider_errors import read_error_message
 from copilot_runtime.base.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.base.jsonvalue import parse_object
 from copilot_runtime.http.client import Upstream

@@ -35,7 +35,8 @@ async def report_error(hooks: Hooks, error: BaseException, run: Run) -> None:
     if isinstance(error, CopilotError):
         hint = f" ({error.hint})" if error.hint else ""
         if not error.is_logged:
-            logger.warning("Run %s: %s%s", request.run_id, error.message, hint)
+            words = (request.run_id, error.message, hint)
+            logger.warning("Run %s: %s%s", *words, extra={"code": error.code})
     else:
         logger.error("Run %s failed", request.run_id, exc_info=error)
     await call_quietly(hooks.error, error, context, name="error", parent=run.span)

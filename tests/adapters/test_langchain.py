@@ -283,14 +283,30 @@ class ClientError(Exception):
 
 
 BOTO = {"ResponseMetadata": {"HTTPStatusCode": 429}, "Error": {"Code": "ThrottlingException"}}
+BOTO_STREAM = {"Error": {"Code": "throttlingException", "Message": "Slow down."}}
+OPENAI_STREAM = {"message": "Slow down.", "type": "requests", "code": "rate_limit_exceeded"}
+ANTHROPIC_STREAM = {
+    "type": "error",
+    "error": {"type": "rate_limit_error", "message": "Slow down."},
+}
 
 
 @in_one_test(
     "error",
-    [ClientError(status_code=429), ClientError(code=429), ClientError(response=BOTO)],
-    ids=["OpenAI", "Google", "AWS"],
+    [
+        ClientError(status_code=429),
+        ClientError(code=429),
+        ClientError(response=BOTO),
+        ClientError(body=OPENAI_STREAM),
+        ClientError(status_code=200, body=ANTHROPIC_STREAM),
+        ClientError(response=BOTO_STREAM),
+    ],
+    ids=[
+        *("OpenAI", "Google", "AWS"),
+        *("OpenAI, in a stream", "Anthropic, in a stream", "AWS, in a stream"),
+    ],
 )
-async def test_errors_of_clients_mean_what_their_status_means(error: ClientError) -> None:
+async def test_errors_of_clients_mean_what_their_status_or_body_means(error: ClientError) -> None:
     def fail(_: LangChainRequest) -> str:
         raise error
 

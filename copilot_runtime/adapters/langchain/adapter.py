@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.context_window import ContextWindow
-from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import (
     Service,
     build_error,
@@ -26,6 +25,7 @@ from copilot_runtime.adapters.langchain.request import (
 )
 from copilot_runtime.adapters.langchain.stream import ChunkReader
 from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
+from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.concurrency import call

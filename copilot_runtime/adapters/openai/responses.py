@@ -23,7 +23,6 @@ from copilot_runtime.adapters.attachments import (
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import find_profile
-from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.history import (
     HistoryItem,
@@ -43,6 +42,7 @@ from copilot_runtime.adapters.openai.request import (
     select_parameters,
 )
 from copilot_runtime.adapters.openai.stream import build_usage
+from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.api.adapter import ChatRequest

@@ -7,8 +7,8 @@ as one chunk, because some proxies ignore `stream`.
 import orjson
 
 from copilot_runtime.adapters.attachments import image_activity_from_url
-from copilot_runtime.adapters.error_bodies import find_error
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage

@@ -144,7 +144,6 @@ async def test_limits_of_a_provider_and_its_silence_have_words_of_their_own(
     await run(runtime_with(Says(error), telemetry=telemetry))
     (duration,) = points_of(telemetry, semconv.INVOKE_AGENT_DURATION)
     assert duration.attributes[semconv.ERROR_TYPE] == word
-    assert error.code == "NETWORK_ERROR"
 
 
 @in_one_test(

@@ -53,7 +53,10 @@ def find_error(value: Any) -> Any:
 
 
 _ANSWERS = frozenset({"candidates", "choices", "content", "delta", "object", "response"})
-_MESSAGES = ("message", "Message", "detail", "msg", "status_msg", "error_message")
+_MESSAGES = (
+    *("message", "Message", "detail", "msg", "status_msg", "error_msg", "error_message"),
+    *("errorMessage", "fault", "faultstring"),
+)
 
 
 def read_error_message(body: bytes) -> str:
@@ -131,9 +134,9 @@ def read_sentence(value: Any) -> str:
     """Return the message in an error, whose values may contain it; its JSON if it has none."""
     value = _unwrap(value)
     fields = as_object(value)
-    error, message = fields.get("error"), fields.get("message")
+    error, message = fields.get("error"), fields.get("message") or fields.get("error_description")
     if isinstance(error, str) and isinstance(message, str) and message:
-        return message if error in message else f"{error}: {message}"  # Fastify, NestJS
+        return message if error in message else f"{error}: {message}"  # Fastify, NestJS, OAuth
     for key in ("error", *_MESSAGES):
         if isinstance(fields.get(key), str | list | dict) and fields[key]:
             return _add_cause(read_sentence(fields[key]), fields)

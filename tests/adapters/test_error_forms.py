@@ -350,7 +350,10 @@ async def test_the_time_to_wait_stands_in_the_header_of_a_successful_status(prov
 
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "backoff", lambda _: 0.0)
+    def backoff(attempt: int) -> float:
+        return 0.0 * attempt
+
+    monkeypatch.setattr(streaming, "backoff", backoff)
 
 
 @pytest.mark.usefixtures("no_pause")

@@ -21,6 +21,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.base.errors import NetworkError
 from tests.adapters.provider import Step, saying, serving, streamed
 from tests.agents.pages import asked_v1, page_v1, texts_v1
@@ -176,4 +177,6 @@ async def test_an_action_and_the_next_request_get_whole_characters():
 
     assert heard == [f"a{FACE}{HALF}"]
     *_, called, result = adapter.requests[-1].messages
+    assert isinstance(called, ActionExecutionMessage)
+    assert isinstance(result, ResultMessage)
     assert (called.arguments, result.result) == (f'{{"text":"a{FACE}\\ud83d"}}', f"x{FACE}")

@@ -109,8 +109,7 @@ class ChunkReader(JSONReader):
                 self._take_block(block)
         for call in _calls_in(chunk):
             self._end_thought()
-            *names, arguments = call
-            self._assembly.call(*names, mark_halves(arguments))
+            self._assembly.call(*call)
         self._count(chunk.usage_metadata or {})
         self._finish(chunk.response_metadata)
 
@@ -177,7 +176,7 @@ def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:
                 piece.get("index"),
                 piece.get("id") or "",
                 piece.get("name") or "",
-                piece["args"] or "",
+                mark_halves(piece["args"] or ""),
             )
             for piece in pieces
         ]

@@ -73,8 +73,8 @@ class Upstream:
     """One service and its connections. `name` is its name in errors; times are in seconds.
 
     `idle_timeout` limits every silence: before the response starts, and between its chunks.
-    `find_delay` returns the seconds to wait by the status and the body of an error response whose
-    status is retryable, 0 if the body names none, and None if the request is not repeated.
+    `find_delay` decides by the status and the body of an error response whether its request is
+    repeated: it returns the seconds to wait, 0 if the body names none, and None for a final one.
     With `http_client`, requests are sent by that client of the host application, with the same
     timeouts, retries and errors, and each response is read completely before it is returned: this
     is not for streams. Such a client is never closed here, and is only used on the event loop that
@@ -166,20 +166,27 @@ class Upstream:
             else:
                 if response.status < 400:
                     return response
-                if attempt < self.max_retries and is_retryable(response.status, response.headers):
-                    wait = parse_retry_after(response.headers)
+                if attempt < self.max_retries:
                     if self._find_delay is not None:
                         response = await _buffer_error(response)
-                        delay = self._find_delay(response.status, response.body)
-                        if delay is None and response.headers.get("x-should-retry") != "true":
-                            return response
-                        wait = delay or None if wait is None else wait
-                    wait = backoff(attempt) if wait is None else wait
+                    wait = self._plan_retry(response, attempt)
                 if wait is None or wait > MAX_WAIT:
                     return response
                 response.close()
             await asyncio.sleep(wait)
             attempt += 1
+
+    def _plan_retry(self, response: Response, attempt: int) -> float | None:
+        """Return the seconds until a request is repeated, None if its response is final."""
+        status, headers = response.status, response.headers
+        delay = 0.0 if is_retryable(status, headers) else None
+        if self._find_delay is not None and "x-should-retry" not in headers:
+            body = response.body if isinstance(response, BufferedResponse) else b""
+            delay = self._find_delay(status, body)
+        if delay is None:
+            return None
+        named = parse_retry_after(headers)
+        return (delay or backoff(attempt)) if named is None else named
 
     async def _send_once(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -271,7 +278,7 @@ async def _buffer_error(response: Response) -> BufferedResponse:
         async with asyncio.timeout(ERROR_BODY_TIMEOUT):
             while len(body) < _MAX_BODY and (block := await response.readany()):
                 body += block
-    response.close()
+    response.release(finished=False)
     return BufferedResponse(response.status, response.headers, body)
 
 

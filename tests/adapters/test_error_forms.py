@@ -387,6 +387,13 @@ async def test_a_refusal_that_waiting_does_not_change_is_not_asked_again(
     assert len(provider.requests) == 1
 
 
+async def test_a_transient_client_error_is_asked_again(provider: Provider):
+    error = {"message": "The model failed. Please try again in 1ms."}
+    provider.answer([whole({"error": error}, status="424 No")], saying(text("Hi")))
+    async with adapter_of("openai", provider, max_retries=1) as adapter:
+        assert text_in(await answer_to(adapter)) == "Hi"
+
+
 async def test_a_refusal_is_asked_again_after_the_time_in_its_words(provider: Provider):
     error = {"message": "Rate limit reached. Please try again in 1ms."}
     provider.answer([whole({"error": error}, status="429 No")], saying(text("Hi")))

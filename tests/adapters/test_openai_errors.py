@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters import streaming as _streaming
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.api import ChatRequest
 from copilot_runtime.api.events import Event
@@ -23,6 +22,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
     RunStalled,
 )
+from copilot_runtime.http import client as _client
 from tests.adapters.provider import (
     END,
     HANG,
@@ -283,7 +283,7 @@ async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
 async def test_an_error_that_never_ends_is_told_by_its_status(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(_streaming, "ERROR_BODY_TIMEOUT", 0.05)
+    monkeypatch.setattr(_client, "ERROR_BODY_TIMEOUT", 0.05)
     head = HEAD.replace(b"200 OK", b"400 Bad Request")
     provider.answer([head, piece(b"One moment"), HANG])
     adapter = OpenAIAdapter(base_url=f"{provider.url}/v1")
@@ -292,7 +292,7 @@ async def test_an_error_that_never_ends_is_told_by_its_status(
     await provider.until_open(0)
     await adapter.aclose()
 
-    assert error.message == "OpenAI API error: 400 status code (no body)"
+    assert error.message == "OpenAI API error: 400 One moment"
 
 
 async def test_silence_after_the_reason_takes_nothing_from_the_answer(provider: Provider):

@@ -92,7 +92,7 @@ async def test_a_connection_that_the_server_had_closed_costs_no_answer(provider:
         ("404 Not Found", "NOT_FOUND"),
         ("409 Conflict", "THREAD_BUSY"),
         ("422 Unprocessable Entity", "CONFIGURATION_ERROR"),
-        ("429 Too Many Requests", "NETWORK_ERROR"),
+        ("429 Too Many Requests", "RATE_LIMITED"),
         ("500 Internal Server Error", "NETWORK_ERROR"),
     ],
 )

@@ -24,6 +24,7 @@ from copilot_runtime.base.errors import (
     PaymentRequired,
     RateLimited,
     Refused,
+    ToolsRefused,
 )
 
 
@@ -63,6 +64,8 @@ def _codes(**codes: str) -> Mapping[str, int]:
 _CLIENT = range(300, 500)
 """Statuses of requests that are wrong; a redirect is one for a wrong base URL."""
 
+_TOOLS = r"(custom )?(tools?|tool[ _-]?(use|calls?|calling)|function[ _-]?call(s|ing)?)"
+
 ERROR_CLASSES: Sequence[ErrorClass] = (
     ErrorClass(
         "context length",
@@ -94,6 +97,19 @@ ERROR_CLASSES: Sequence[ErrorClass] = (
         phrases=_phrases(
             r"blocked by our content filters",  # Bedrock, which sends no code for it
             r"input was flagged",  # OpenRouter, with status 403
+        ),
+    ),
+    ErrorClass(
+        "no tools",  # the model takes none
+        ToolsRefused,
+        is_retried=False,
+        overridden={*range(400, 600)} - {401, 403, 429},
+        phrases=_phrases(
+            rf"(does|do)(n't| not) support (the use of )?{_TOOLS}\b(?![_ -]?choice)(?! (of|with) )",
+            rf"(?<!parallel )\b{_TOOLS}['\"`]? (is|are) not (supported|enabled|available)",
+            r"no endpoints found that support tool use",  # OpenRouter
+            r"requires --enable-auto-tool-choice",  # vLLM
+            r"tools param requires --jinja",  # llama.cpp
         ),
     ),
     ErrorClass(
@@ -225,4 +241,4 @@ def _find_statuses(codes: Sequence[Any], names: Sequence[str], reason: str) -> I
         yield from (one.codes[name] for name in names if name in one.codes)
     for one in ERROR_CLASSES:
         if one.phrases is not None and one.phrases.search(reason):
-            yield next(iter(one.codes.values()))
+            yield next(iter(one.codes.values()), 400)

@@ -34,6 +34,7 @@ from copilot_runtime.base.errors import (
     PaymentRequired,
     RateLimited,
     Refused,
+    ToolsRefused,
 )
 from copilot_runtime.http.errors import parse_retry_after
 
@@ -186,6 +187,11 @@ def build_error(
     elif found.name == "content filter":
         hint = f"{hint} {message}".lstrip()
         message = f"The content filter of {name} refused the question. Please put it differently."
+    elif found.error is ToolsRefused:
+        message = (
+            f"{message.rstrip('.')}. This model takes no tools: name another 'model', or offer it "
+            "none (the tools of the page, 'actions', 'mcp', 'shared_state')."
+        )
     if found.error is RateLimited:
         if retry_after is not None and retry_after >= 1 and find_retry_delay(None, reason) is None:
             message = f"{message.rstrip('.')}. Please try again in {ceil(retry_after)} seconds."

@@ -23,7 +23,7 @@ from copilot_runtime.agents.instructions import (
     resolve_instructions,
     retrieve_passages,
 )
-from copilot_runtime.agents.shared_state import SharedState, find_shared_state
+from copilot_runtime.agents.shared_state import STATE_ACTIONS, SharedState, find_shared_state
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.api.action import Action
@@ -35,7 +35,7 @@ from copilot_runtime.api.messages import Message, new_id
 from copilot_runtime.api.retrieval import FileReader, FileStore, PreparedMessages, Retriever
 from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.api.transcript import fold_messages
-from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.base.errors import CopilotError, LimitExceeded, ToolsRefused
 from copilot_runtime.telemetry.span import NO_SPAN
 
 
@@ -87,10 +87,15 @@ class DirectAgent(Agent):
         self.shared_state = shared_state
         self.retriever = retriever
         self.files = files
+        self._models_without_tools: set[str | None] = set()
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that need no request."""
         self.adapter.check(run)
+
+    def find_failing_checks(self) -> Sequence[str]:
+        """Return the failing checks of the adapter."""
+        return self.adapter.find_failing_checks()
 
     def run(self, run: RunInput) -> Events:
         """Yield the events of the model and the results of its calls, in call order.
@@ -116,17 +121,29 @@ class DirectAgent(Agent):
                     else:
                         yield step
         server = _list_server_actions(run, shared)
+        if shared is not None and run.parameters.model in self._models_without_tools:
+            shared.is_offered = False
         request = await self._build_request(run, server, shared, reading)
         if request.passages:
             yield build_sources(run, request.passages)
-        for _ in range(self.max_turns):
+        turns = 0
+        while turns < self.max_turns:
             turn = Turn(run, server, self.action_timeout, shared)
-            async with aclosing(self._run_turn(turn, request)) as events:
-                async for event in events:
-                    yield event
+            try:
+                async with aclosing(self._run_turn(turn, request)) as events:
+                    async for event in events:
+                        yield event
+            except ToolsRefused:
+                if shared is None or turn.first_event_time or not _has_state_actions_only(request):
+                    raise
+                self._models_without_tools.add(run.parameters.model)
+                shared.is_offered = False
+                request = await self._build_request(run, server, shared, reading)
+                continue
             if turn.is_done:
                 return
             request = _extend_request(request, turn)
+            turns += 1
         raise LimitExceeded(
             f"The model called actions {self.max_turns} times in a row without an answer, the most "
             "by `max_turns`.",
@@ -190,9 +207,12 @@ class DirectAgent(Agent):
             instructions=instructions,
             context=_select_context(run),
             state=shared.value if shared else None,
+            is_editable=shared is None or shared.is_offered,
             passages=passages,
         )
         browser = [action for action in run.actions if action.in_browser]
+        if shared is not None and not shared.is_offered:
+            server = [action for action in server if action.name not in STATE_ACTIONS]
         return ChatRequest(
             messages=[*system, *(reading.messages if reading else run.messages)],
             instructions=instructions,
@@ -238,6 +258,10 @@ def _select_context(run: RunInput) -> Sequence[ContextItem]:
 def _list_server_actions(run: RunInput, shared: SharedState | None = None) -> Sequence[Action]:
     server = [action for action in run.actions if not action.in_browser]
     return [*server, *shared.actions()] if shared else server
+
+
+def _has_state_actions_only(request: ChatRequest) -> bool:
+    return bool(request.actions) and all(one.name in STATE_ACTIONS for one in request.actions)
 
 
 def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:

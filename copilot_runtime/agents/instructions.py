@@ -211,6 +211,7 @@ def build_system_message(
     instructions: str = "",
     context: Sequence[ContextItem] = (),
     state: Any = None,
+    is_editable: bool = True,
     passages: Sequence[Passage] = (),
 ) -> list[TextMessage]:
     """Return a list with one message of instructions, context, state and passages; may be empty.
@@ -223,7 +224,7 @@ def build_system_message(
         parts += [_CONTEXT, *(f"{item.description}:\n{item.value}" for item in context)]
     if state not in (None, {}):
         parts += [
-            _STATE,
+            _STATE if is_editable else _STATE.partition(" that ")[0] + ".",
             f"```json\n{json.dumps(state, indent=2, ensure_ascii=False, default=str)}\n```",
         ]
     if passages:

@@ -17,6 +17,8 @@ SNAPSHOT = "AGUISendStateSnapshot"
 DELTA = "AGUISendStateDelta"
 """The action that applies a JSON patch to the state."""
 
+STATE_ACTIONS = frozenset({SNAPSHOT, DELTA})
+
 _OPERATIONS = ("add", "replace", "remove")
 """The operations of RFC 6902 that cannot multiply the state (`copy` can)."""
 
@@ -61,6 +63,8 @@ class SharedState:
 
     def __init__(self, run: RunInput, value: Any) -> None:
         self.value = value
+        self.is_offered = True
+        """Whether the model is offered the actions; `False` if it takes no tools."""
         self._run = run
         self._changes: dict[str, AgentState] = {}
 
@@ -123,7 +127,7 @@ def find_shared_state(run: RunInput) -> SharedState | None:
         return None
     if run.parameters.tool_choice in ("function", "none"):
         return None
-    if any(action.name in (SNAPSHOT, DELTA) for action in run.actions):
+    if any(action.name in STATE_ACTIONS for action in run.actions):
         return None
     return SharedState(run, agent.state)
 

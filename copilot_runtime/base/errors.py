@@ -13,7 +13,8 @@
     ├── VersionMismatch                     VERSION_MISMATCH             400  dev_only  info
     ├── ConfigurationFailed                 CONFIGURATION_ERROR          400  banner    warning
     │   ├── UnknownName                     CONFIGURATION_ERROR          400  banner    warning
-    │   └── MissingPackage                  CONFIGURATION_ERROR          400  banner    warning
+    │   ├── MissingPackage                  CONFIGURATION_ERROR          400  banner    warning
+    │   └── ToolsRefused                    CONFIGURATION_ERROR          400  banner    warning
     ├── MissingPublicApiKey                 MISSING_PUBLIC_API_KEY_ERROR 400  banner    critical
     ├── UpgradeRequired                     UPGRADE_REQUIRED_ERROR       402  banner    warning
     ├── PaymentRequired                     PAYMENT_REQUIRED             402  banner    critical
@@ -287,6 +288,10 @@ class MissingPackage(ConfigurationFailed):
         super().__init__(
             f"{what} needs the package {package!r}. Install it with: pip install {requirement}"
         )
+
+
+class ToolsRefused(ConfigurationFailed):
+    """A model that takes no tools refused a request with some."""
 
 
 class MissingPublicApiKey(CopilotError):

@@ -11,6 +11,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Action, AgentInput, ContextItem, Parameters
 from copilot_runtime.api.events import ActionExecutionResult, AgentState, Event
 from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import ToolsRefused
 from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
@@ -187,3 +188,29 @@ async def test_the_context_of_a_v1_client_is_in_its_own_message_already():
     adapter = ScriptedAdapter(say("Hi"))
     await said(adapter, context=[ContextItem("user name", "Ada")], follow_up="client")
     assert system_message(adapter) is None
+
+
+async def test_a_model_that_takes_no_tools_is_asked_again_without_those_for_the_state():
+    refusal = ToolsRefused("gemma2:2b does not support tools")
+    adapter = ScriptedAdapter(refusal, say("Hi"), say("Hi"))
+    agent = DirectAgent(adapter, max_turns=1)
+    agents = {"default": AgentInput(state={"dish": "Käse"})}
+
+    for _ in range(2):
+        events = [event async for event in agent.run(run_input(agents=agents))]
+        assert events == [*say("Hi")]
+
+    assert [len(request.actions) for request in adapter.requests] == [2, 0, 0]
+    told = adapter.requests[-1].messages[0]
+    assert isinstance(told, TextMessage)
+    assert told.content == (
+        "## Application State\n\nThis is state from the application.\n\n"
+        '```json\n{\n  "dish": "Käse"\n}\n```'
+    )
+
+
+async def test_with_tools_of_the_page_the_refusal_of_all_tools_stays():
+    adapter = ScriptedAdapter(ToolsRefused("gemma2:2b does not support tools"), say("Hi"))
+    with pytest.raises(ToolsRefused):
+        await said(adapter, {"n": 1}, actions=[Action(name="mark")])
+    assert len(adapter.requests) == 1

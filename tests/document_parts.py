@@ -17,6 +17,7 @@ from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UN
 from copilot_runtime.adapters.error_classes import ERROR_CLASSES
 from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
+from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES
 from copilot_runtime.api import events
 from copilot_runtime.base import errors
 from copilot_runtime.base.errors import CopilotError
@@ -97,6 +98,31 @@ def capabilities_tables() -> str:
         if not any(ability in table for table in (*UNSUPPORTED.values(), *UNDOCUMENTED.values()))
     ]
     return _lines([*parts, *(f"- {words}" for words in everywhere)])
+
+
+def tool_rules_table() -> str:
+    """Return the rules of providers for tools as a table in Markdown, with their documents."""
+    rows: list[str] = []
+    for rules in dict.fromkeys((*TOOL_RULES.values(), COMMON)):
+        names = [f"`{name}`" for name, one in TOOL_RULES.items() if one == rules]
+        words = {
+            f"{rules.max_tools} tools in a request": rules.max_tools,
+            f"{rules.max_description} characters in a description": rules.max_description,
+            f"names of parameters: `{rules.key}`": rules.key,
+            "no `$ref`": rules.inlines,
+            f"at the root only {_quote(rules.root)}": rules.root,
+            f"only {_quote(rules.keywords)}; `enum` for texts only": rules.keywords,
+        }
+        links = [f"[{at}]({url})" for at, url in enumerate(rules.sources, 1)]
+        rows.append(
+            f"| {', '.join(names) or 'others'} "
+            f"| {'; '.join(one for one, is_set in words.items() if is_set)} | {' '.join(links)} |"
+        )
+    return _lines(["| adapter | rules | documents and reports |", "|---|---|---|", *rows])
+
+
+def _quote(names: Iterable[str] | None) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names or ()))
 
 
 def unsupported_table(adapter: str) -> str:
@@ -312,6 +338,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "capabilities": lambda _: capabilities_tables(),
     "unsupported": unsupported_table,
     "media_limits": lambda _: media_limits_table(),
+    "tool_rules": lambda _: tool_rules_table(),
     "preset": preset_table,
     "settings": lambda _: settings_table(),
     "errors": lambda _: errors_table(),

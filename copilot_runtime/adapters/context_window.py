@@ -6,7 +6,7 @@ calibrates that ratio, for this model and the languages of its users.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -224,6 +224,9 @@ class WrapperAdapter(Adapter):
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         return self.adapter.endpoint(request)
+
+    def find_failing_checks(self) -> Sequence[str]:
+        return self.adapter.find_failing_checks()
 
     async def aclose(self) -> None:
         await self.adapter.aclose()

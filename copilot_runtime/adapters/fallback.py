@@ -129,14 +129,21 @@ class FallbackAdapter(Adapter):
         adapter = self._for_agent(request.agent)[0]
         return adapter.endpoint(_adapt_request(adapter, request))
 
+    def find_failing_checks(self) -> Sequence[str]:
+        """Return the failing checks of all adapters but `provider`: another one answers."""
+        found = (check for adapter in self._all() for check in adapter.find_failing_checks())
+        return [check for check in found if check != "provider"]
+
     async def aclose(self) -> None:
         """Close all adapters."""
-        adapters = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
-        closing = [convert_exits(adapter.aclose()) for adapter in adapters]
+        closing = [convert_exits(adapter.aclose()) for adapter in self._all()]
         results = await asyncio.gather(*closing, return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):
                 raise error
+
+    def _all(self) -> Sequence[Adapter]:
+        return [*{id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()]
 
     def _for_agent(self, agent: str | None) -> Sequence[Adapter]:
         own = self.by_agent.get(agent) if agent else None

@@ -10,6 +10,7 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedP
 from copilot_runtime.adapters.errors import ProviderHealth, find_delay
 from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
+from copilot_runtime.adapters.toolset import Toolset
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.argument_checks import explain_names
 from copilot_runtime.api.events import Event, Events
@@ -83,6 +84,7 @@ class HTTPAdapter(Adapter, ABC):
         self._service = service
         self._health = ProviderHealth()
         self._media = MediaFilter(adapter, service)
+        self._toolset = Toolset(service, adapter)
         self._headers = {
             "content-type": "application/json",
             "accept": accept,
@@ -114,18 +116,14 @@ class HTTPAdapter(Adapter, ABC):
         connection. Raises `CopilotError`: `ConfigurationFailed` and `Misuse` for a request that
         cannot be sent, `NetworkError` or the error of the response otherwise.
         """
-        prepare = partial(self._prepare_request, request)
-        return stream_response(
-            prepare,
-            first_token_timeout=self.first_token_timeout,
-            span=request.span,
-            health=self._health,
-            leave_out=partial(self._leave_out_media, request),
-        )
+        if request.actions:
+            return self._toolset.stream(request, self._stream)
+        return self._stream(request)
 
     def find_failing_checks(self) -> Sequence[str]:
-        """Return `("provider",)` if the latest requests to the provider have failed, else `()`."""
-        return ("provider",) if self._health.is_failing else ()
+        """Return `provider` if the latest requests have failed, and the tools that are left out."""
+        failing = ("provider",) if self._health.is_failing else ()
+        return (*failing, *self._toolset.list_missing())
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return the provider, the model and the URL of a request."""
@@ -148,6 +146,15 @@ class HTTPAdapter(Adapter, ABC):
     async def aclose(self) -> None:
         """Close the connections. A `client` of the application's own stays open."""
         await self._upstream.aclose()
+
+    def _stream(self, request: ChatRequest) -> Events:
+        return stream_response(
+            partial(self._prepare_request, request),
+            first_token_timeout=self.first_token_timeout,
+            span=request.span,
+            health=self._health,
+            leave_out=partial(self._leave_out_media, request),
+        )
 
     async def _prepare_request(
         self, request: ChatRequest

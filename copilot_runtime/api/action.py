@@ -54,6 +54,8 @@ class Action:
     """Whether the frontend renders its arguments, so that it counts as a frontend action."""
     mcp_server: str = ""
     """The URL of the MCP server that provides it; empty for any other action."""
+    origin: str = ""
+    """The name of the server that provides it, for messages; empty for this server and pages."""
     agent: SupportsRun | None = None
 
     @property

@@ -96,7 +96,10 @@ class Adapter:
         return ModelEndpoint(model=request.parameters.model or "")
 
     def find_failing_checks(self) -> Sequence[str]:
-        """Return the names of the checks that fail at the moment, for `/health/ready`."""
+        """Return the names of the checks that fail at the moment, for `/health/ready`.
+
+        A name may be followed by a colon and a reason, which only servers without users show.
+        """
         return ()
 
     async def aclose(self) -> None:

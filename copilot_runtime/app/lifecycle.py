@@ -120,6 +120,8 @@ class Lifecycle:
             *core.adapter.find_failing_checks(),
             *(name for agent in agents for name in agent.find_failing_checks()),
         ]
+        if core.guard.has_login:  # strangers learn no names of tools
+            problems = [problem.partition(":")[0] for problem in problems]
         parts = [name for one in self._extensions for name in _find_failing_checks(one)]
         return [*parts, *dict.fromkeys(problems)]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -41,6 +41,8 @@ class Provider:
     connections: int = 0
     """How many were ever made."""
     open: int = 0
+    refuse: Callable[[Request], Sequence[Step] | None] | None = None
+    """Returns the script for a request that breaks a rule of the provider."""
     _first: list[Sequence[Step]] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -81,7 +83,8 @@ class Provider:
         request = await _read_request(reader)
         self.requests.append(request)
         self._changed.set()
-        script = self.scripts[min(len(self.requests), len(self.scripts)) - 1]
+        refused = self.refuse(request) if self.refuse is not None else None
+        script = refused or self.scripts[min(len(self.requests), len(self.scripts)) - 1]
         for step in script:
             if isinstance(step, asyncio.Event):
                 await step.wait()

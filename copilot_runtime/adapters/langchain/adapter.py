@@ -26,6 +26,7 @@ from copilot_runtime.adapters.langchain.request import (
 from copilot_runtime.adapters.langchain.stream import ChunkReader
 from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.adapters.provider_errors import find_error
+from copilot_runtime.adapters.toolset import Toolset
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.concurrency import call
@@ -91,12 +92,13 @@ class LangChainAdapter(Adapter):
         self.prompt = prompt
         self.unsupported: UnsupportedPolicy = unsupported
         self._window = ContextWindow("", context_tokens)
-        provider = _provider_of(self.model)
+        provider = _find_provider(self.model)
+        self._toolset = Toolset(NAME, provider)
         self._media = MediaFilter(provider, NAME if provider == PROVIDER else provider)
         self.first_token_timeout = first_token_timeout
         self.idle_timeout = idle_timeout
 
-    async def stream(self, request: ChatRequest) -> Events:
+    def stream(self, request: ChatRequest) -> Events:
         """Send the request to the model; yield the events of its response as they arrive.
 
         Raises:
@@ -104,11 +106,16 @@ class LangChainAdapter(Adapter):
             Refused: The provider's filter stopped the answer.
             CopilotError: Another error of the model's client.
         """
+        if request.actions:
+            return self._toolset.stream(request, self._stream)
+        return self._stream(request)
+
+    async def _stream(self, request: ChatRequest) -> Events:
         name = request.parameters.model or _name_of(self.model)
         has_event = False
         while True:
             try:
-                async with aclosing(self._stream(request, name)) as events:
+                async with aclosing(self._ask(request, name)) as events:
                     async for event in events:
                         has_event = True
                         yield event
@@ -119,7 +126,7 @@ class LangChainAdapter(Adapter):
                 if has_event or not self._media.leave_out(request.messages, name, error):
                     raise
 
-    async def _stream(self, request: ChatRequest, name: str) -> AsyncGenerator[Event, None]:
+    async def _ask(self, request: ChatRequest, name: str) -> AsyncGenerator[Event, None]:
         capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported, self._media)
         chunks = self._call_model(
             request, await self._window.tokens_for(name, request), capabilities
@@ -153,7 +160,11 @@ class LangChainAdapter(Adapter):
         urls = (getattr(self.model, name, None) for name in _ADDRESSES)
         url = next((one for one in urls if isinstance(one, str)), "")
         model = request.parameters.model or _name_of(self.model)
-        return ModelEndpoint(_provider_of(self.model), model, url)
+        return ModelEndpoint(_find_provider(self.model), model, url)
+
+    def find_failing_checks(self) -> Sequence[str]:
+        """Return a sentence for each tool that is left out."""
+        return self._toolset.list_missing()
 
     def _call_model(
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter
@@ -173,6 +184,14 @@ class LangChainAdapter(Adapter):
         model = set_fields(model, parameters, capabilities)
         stop = {"stop": [*parameters.stop]} if parameters.stop else {}
         return bind_actions(model, question, capabilities).astream(prompt, config, **stop)
+
+
+def _find_provider(model: Any) -> str:
+    """Return the provider of a chat model: a name in `ADAPTERS`, or that of its package."""
+    module = type(model).__module__.partition(".")[0]
+    package = module.removeprefix("langchain_") if module != "langchain_core" else ""
+    provider = _PROVIDERS.get(package, package if module != package else PROVIDER)
+    return "azure" if "Azure" in type(model).__name__ else provider or PROVIDER
 
 
 def _load_model(name: str) -> Any:
@@ -204,15 +223,6 @@ def _name_of(model: Any) -> str:
         if isinstance(name := getattr(model, field, None), str):
             return name
     return getattr(model, "__name__", type(model).__name__)
-
-
-def _provider_of(model: Any) -> str:
-    """Return the name in `ADAPTERS` of the provider of a chat model, or `langchain`."""
-    if "Azure" in type(model).__name__:
-        return "azure"
-    module = type(model).__module__.partition(".")[0]
-    package = module.removeprefix("langchain_") if module != "langchain_core" else ""
-    return _PROVIDERS.get(package, package if module != package else PROVIDER) or PROVIDER
 
 
 def _secret_of(model: Any) -> str | None:

@@ -19,6 +19,7 @@ import pytest
 from copilot_runtime.adapters.capabilities import UNSUPPORTED
 from copilot_runtime.api import Adapter
 from tests.adapters import provider as http
+from tests.adapters.contract.tool_faults import find_fault
 from tests.adapters.provider import Provider, Request, serving
 
 FAKES = {
@@ -303,6 +304,7 @@ class HttpFake(ABC):
 
     async def __aenter__(self) -> Self:
         self.provider = await self._stack.enter_async_context(serving())
+        self.provider.refuse = self._check_tools
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -358,6 +360,12 @@ class HttpFake(ABC):
                         yield http.piece(frame[at : at + size])
                     split = None
         yield http.END
+
+    def _check_tools(self, request: Request) -> Sequence[http.Step] | None:
+        if not {"tools", "toolConfig"} & {*(request.body or ())}:
+            return None
+        fault = find_fault(self.name, self.understood(request).tools)
+        return [self._refused(Fails(400, message=fault))] if fault else None
 
     def _refused(self, fails: Fails) -> bytes:
         body, headers = self.refusal(fails)

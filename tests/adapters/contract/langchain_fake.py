@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from copilot_runtime.adapters.langchain import LangChainAdapter
 from tests.adapters.contract import fakes
 from tests.adapters.contract.fakes import KEY, MODEL, Asked, Heard, Step, Tool
+from tests.adapters.contract.tool_faults import find_fault
 
 Json = dict[str, Any]
 
@@ -97,6 +98,8 @@ class ScriptedChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         play: Play = self.play
         play.asked.append(_asked(self, messages, stop, kwargs))
+        if fault := find_fault("langchain", play.asked[-1].tools):
+            raise ProviderError(fault, 400)
         script = play.scripts[min(len(play.asked), len(play.scripts)) - 1]
         play.count(1)
         try:

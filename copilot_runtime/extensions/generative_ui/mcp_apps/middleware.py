@@ -167,6 +167,7 @@ class _AppCalls:
             parameters=tool.parameters,
             run=run if executes_actions else None,
             mcp_server=tool.server.server.url,
+            origin=tool.server.server.label,
         )
 
     def open(self, call_id: str, name: str) -> None:

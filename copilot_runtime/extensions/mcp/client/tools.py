@@ -33,8 +33,8 @@ from copilot_runtime.extensions.mcp.client.session import Session
 from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
 from copilot_runtime.telemetry.rpc import describe_mcp_call, start_mcp_client_span
 
-MAX_ACTIONS = 128
-"""Maximum number of tools per server: model providers accept no more."""
+MAX_ACTIONS = 500
+"""Maximum number of tools per server. Each adapter keeps the limit of its provider."""
 
 MAX_DESCRIPTION = 4000
 MAX_SCHEMA = 64 * 1024
@@ -133,6 +133,7 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
         timeout=server.max_time,
         is_idempotent=is_idempotent,
         mcp_server=server.url,
+        origin=server.label,
     )
 
 

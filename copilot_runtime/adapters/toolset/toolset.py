@@ -31,7 +31,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import parse_object
 
 _LISTS = 128
-"""The lists of actions that stay prepared."""
+"""The lists of actions that stay prepared, and the origins whose tools are reported."""
 _REPORTED = 1_000
 """The warnings that are remembered; a page may make up any number of tools."""
 
@@ -187,7 +187,7 @@ class Toolset:
         for origin in set(own.values()):
             missing = {name: left_out[name] for name in left_out if own.get(name) == origin}
             self._missing.pop(origin, None)
-            if missing:
+            if missing and len(self._missing) < _LISTS:
                 self._missing[origin] = missing
 
 

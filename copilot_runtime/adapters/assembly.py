@@ -4,12 +4,14 @@ A provider's chunk is "some text" or "some arguments of call 1"; this module der
 and calls start and end. One text or reasoning is open at a time; calls may interleave.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from copilot_runtime.adapters.added_fields import AFTER, ANSWER, ID, FieldPieces, encode_fields
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import (
@@ -25,13 +27,16 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.api.messages import ActionExecutionMessage, Message, ReasoningMessage, new_id
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, new_id
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import dumps, join_pieces
-from copilot_runtime.base.jsonvalue import as_object, get_object, get_text, parse_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text, parse_object
 
 MAX_CALLS = 256
 """Maximum number of calls in one answer: each runs in a task, many of them also in a thread."""
+
+_COMMON_ID = re.compile(r"[a-zA-Z0-9_-]{0,40}")
+"""Call ids that all services accept. Others go back to the service that sent them only."""
 
 
 def build_limit_error() -> LimitExceeded:
@@ -49,23 +54,34 @@ class Assembly:
     the request already uses is replaced: some servers number their answers and calls from zero each
     time, and a browser treats messages with equal ids as the same message.
     A call of an action of the request starts as soon as its name is complete.
+    Fields that the service adds are for `origin` (`added_fields`); without one, they are left out.
     """
 
-    def __init__(self, request: ChatRequest) -> None:
+    def __init__(self, request: ChatRequest, origin: str = "") -> None:
         self.events: list[Event] = []
         self.answer_id = self._given_id = request.message_id
         self.response_id = ""
         """The provider's own id of the response."""
         self._names = {encode_tool_name(action.name): action.name for action in request.actions}
+        self._origin = origin
         self._messages = request.messages
         self._request_ids: set[str] | None = None
         self._numbers: dict[str, int] = {}
         """The last suffix that made an id unique, so that thousands of texts need no new search."""
         self._used: set[str] = set()
         self._text: str | None = None
+        self._texts: list[str] = []
+        self._last_part = ""
+        """The id of the latest text or call."""
         self._reasoning: str | None = None
         self._calls: dict[int, ToolCallBuffer] = {}  # by the provider's index
         self._latest: ToolCallBuffer | None = None
+        self._first_call: ToolCallBuffer | None = None
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether reasoning is open."""
+        return self._reasoning is not None
 
     def begin(self, answer_id: str) -> None:
         """Set the answer's id to the provider's before the first chunk, if it has none yet."""
@@ -80,6 +96,8 @@ class Assembly:
             self._end_reasoning()
             self._end_whole_calls()
             self._text = self._message_id("")
+            self._texts.append(self._text)
+            self._last_part = self._text
             self.events.append(TextMessageStart(message_id=self._text))
         self.events.append(TextMessageContent(message_id=self._text, content=content))
 
@@ -88,20 +106,25 @@ class Assembly:
         thought = self._reasoning or self._begin_reasoning()
         self.events.append(ReasoningContent(message_id=thought, content=content))
 
-    def sign(self, provider: str, signature: str) -> None:
-        """Add the provider's signature to the open reasoning, or to a new one without text."""
+    def add_thought_fields(self, fields: Mapping[str, Any]) -> None:
+        """Add fields of the service to the open reasoning, or to a new one without text."""
         thought = self._reasoning or self._begin_reasoning()
-        value = tag_signature(provider, signature)
-        self.events.append(ReasoningSignature(entity_id=thought, value=value))
+        if self._last_part:
+            fields = {**fields, AFTER: self._last_part}
+        self._add_fields(thought, fields)
 
-    def sign_call(self, index: int, provider: str, signature: str) -> None:
-        """Add the provider's signature to the call with this index, if its name has arrived."""
-        call = self._calls.get(index)
-        if call is not None and call.name:
-            if not call.started:
-                self._start(call)
-            value = tag_signature(provider, signature)
-            self.events.append(ReasoningSignature(entity_id=call.id, value=value, of="call"))
+    def add_text_fields(self, fields: Mapping[str, Any]) -> None:
+        """Add fields of the service to the latest text, if there is one."""
+        if self._texts:
+            self._add_fields(self._texts[-1], fields)
+
+    def add_answer_fields(self, fields: Mapping[str, Any]) -> None:
+        """Add fields of the service to the whole answer: they go with its first call or text."""
+        if self._first_call is not None:
+            self._first_call.answer_fields = fields
+            self._add_call_fields(self._first_call)
+        elif self._texts:
+            self._add_fields(self._texts[0], {ANSWER: fields})
 
     def end_block(self) -> None:
         """End the open text or reasoning: the next chunk starts a new one."""
@@ -113,12 +136,24 @@ class Assembly:
         if (call := self._calls.get(index)) is not None:
             self._end_call(call)
 
-    def call(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
+    def call(
+        self,
+        index: int | None,
+        call_id: str,
+        name: str,
+        arguments: str,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
         """Add a chunk of a call; later chunks may lack everything but `arguments`.
 
-        Without an index, a chunk with a new id or a name starts another call.
+        Without an index, a chunk with a new id or a name starts another call. `fields` are those
+        that the service adds to the call.
         """
         call = self._find(index, call_id, name)
+        if fields:
+            call.fields.add(fields)
+            if call.ended and call.started:
+                self._add_call_fields(call)
         if call.ended:
             return  # its arguments were whole: this repeats them, or is white space
         if arguments:
@@ -192,6 +227,8 @@ class Assembly:
             call.id = new_id()
         self._used.add(call.id)
         call.started = True
+        self._first_call = self._first_call or call
+        self._last_part = call.id
         self.events.append(
             ActionExecutionStart(
                 call_id=call.id,
@@ -217,6 +254,7 @@ class Assembly:
             if self._has_inner_calls(call) and self._start_inner_calls(call):
                 return
             self._start(call)
+        self._add_call_fields(call)
         self.events.append(ActionExecutionEnd(call_id=call.id))
 
     def _has_inner_calls(self, call: "ToolCallBuffer") -> bool:
@@ -233,6 +271,17 @@ class Assembly:
             self._start(one)
             self.events.append(ActionExecutionEnd(call_id=one.id))
         return bool(inner_calls)
+
+    def _add_call_fields(self, call: "ToolCallBuffer") -> None:
+        """Add what the service wants back with a call, if it differs from what all calls have."""
+        if (fields := call.added_fields()) is not None:
+            self._add_fields(call.id, fields, "call")
+
+    def _add_fields(
+        self, id: str, fields: Mapping[str, Any], of: Literal["message", "call"] = "message"
+    ) -> None:
+        if self._origin and (value := encode_fields(self._origin, fields)):
+            self.events.append(ReasoningSignature(entity_id=id, value=value, of=of))
 
     def _end_text(self) -> None:
         if self._text is not None:
@@ -279,6 +328,10 @@ class ToolCallBuffer:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+    fields: FieldPieces = field(default_factory=FieldPieces)
+    """The fields that the service has added."""
+    answer_fields: Mapping[str, Any] | None = None
+    """Those of the whole answer."""
     started: bool = False
     ended: bool = False
 
@@ -295,6 +348,15 @@ class ToolCallBuffer:
         if call_id and self.provider_id:
             return call_id != self.provider_id
         return not call_id and (self.ended or self.is_complete())
+
+    def added_fields(self) -> JsonObject | None:
+        """Return what the service wants back: fields, or an id that another service may refuse."""
+        fields = self.fields.join()
+        if self.provider_id and self.provider_id != self.id:
+            fields[ID] = self.provider_id
+        if self.answer_fields is not None:
+            fields[ANSWER] = self.answer_fields
+        return fields if fields or not _COMMON_ID.fullmatch(self.provider_id) else None
 
     def is_complete(self) -> bool:
         """Return `True` if the arguments are a complete JSON text."""
@@ -332,23 +394,3 @@ def expand_calls(call_id: str, arguments: str) -> Sequence[InnerCall]:
             InnerCall(f"{call_id}_{number}", name.removeprefix(_PREFIX), dumps(values).decode())
         )
     return calls
-
-
-def tag_signature(provider: str, value: str) -> str:
-    """Return the value of a `ReasoningSignature` of that provider: `name:value`.
-
-    A provider refuses the signature of another, and a conversation may see several, so a signature
-    is sent only to the provider that signed it.
-    """
-    return f"{provider}:{value}"
-
-
-def read_signature(message: ReasoningMessage | ActionExecutionMessage, provider: str) -> str | None:
-    """Return the signature of that provider on the message, or None if there is none."""
-    if isinstance(message, ReasoningMessage):
-        signature = message.signature
-    else:
-        signature = (message.extra or {}).get("encryptedValue")
-    if not provider or not isinstance(signature, str) or not signature.startswith(f"{provider}:"):
-        return None
-    return signature.removeprefix(f"{provider}:") or None

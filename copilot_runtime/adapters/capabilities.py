@@ -23,7 +23,7 @@ WARNING = "warning"
 
 CAPABILITIES: Mapping[str, str] = {
     "reasoning": "reasoning before the answer",
-    "signatures": "signed reasoning is sent back to its model",
+    "signatures": "signatures and other added fields go back to their service",
     "calls": "tool calls",
     "parallel_calls": "parallel tool calls",
     "interleaved_calls": "interleaved pieces of parallel tool calls",
@@ -65,7 +65,6 @@ CAPABILITIES: Mapping[str, str] = {
 
 _NO_REASONS: Mapping[str, str] = {}
 _PENALTIES = ("frequency_penalty", "presence_penalty")
-_NO_SIGNATURES = "Chat completions have no signed reasoning."
 _NO_REFUSALS = "Its answers do not mark a refusal."
 
 UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
@@ -75,7 +74,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "refusals": "Claude refuses in its text, or with the stop reason 'refusal'.",
         "content_filter": "What stops an answer is the stop reason 'refusal'.",
     },
-    "azure": {"signatures": _NO_SIGNATURES},
+    "azure": {},
     "bedrock": {
         "parallel_tool_calls": "Converse has no setting for it.",
         "seed": "Converse has no seed.",
@@ -85,7 +84,6 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "refusals": "Converse does not mark a refusal.",
     },
     "deepseek": {
-        "signatures": "DeepSeek expects its reasoning back unsigned.",
         "parallel_tool_calls": "DeepSeek has no setting for it.",
         "seed": "DeepSeek has no seed.",
         "response_schema": "DeepSeek takes JSON mode only, without a schema.",
@@ -100,7 +98,6 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "end_marker": "The stream ends without one.",
     },
     "groq": {
-        "signatures": _NO_SIGNATURES,
         **dict.fromkeys(_PENALTIES, "None of Groq's models supports it."),
         "documents": "Groq takes images and text only.",
         "refusals": _NO_REFUSALS,
@@ -111,7 +108,6 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("end_marker", "http"), "The chat model of LangChain does HTTP itself."),
     },
     "lmstudio": {
-        "signatures": _NO_SIGNATURES,
         "tool_choice_function": "LM Studio takes auto, none and required only.",
         "parallel_tool_calls": "LM Studio documents no setting for it.",
         "image_urls": "LM Studio takes images with their content.",
@@ -120,13 +116,11 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "content_filter": "A model on your own machine has no filter.",
     },
     "mistral": {
-        "signatures": _NO_SIGNATURES,
         "reasoning_effort": "Mistral's models have another scale for it.",
         "documents": "Mistral takes documents by their address only.",
         "refusals": _NO_REFUSALS,
     },
     "ollama": {
-        "signatures": _NO_SIGNATURES,
         "tool_choice_required": "Ollama's OpenAI API ignores it.",
         "tool_choice_function": "Ollama's OpenAI API ignores it.",
         "parallel_tool_calls": "Ollama has no setting for it.",
@@ -135,9 +129,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "refusals": _NO_REFUSALS,
         "content_filter": "A model on your own machine has no filter.",
     },
-    "openai": {
-        "signatures": "Chat completions have none; api='responses' has.",
-    },
+    "openai": {},
     "openai_assistants": {
         "history": "The server stores it; in a new thread, earlier calls are sent as text.",
         "trimming": "The server shortens its threads itself.",
@@ -157,11 +149,8 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(_PENALTIES, "The Responses API has no penalties."),
         "end_marker": "Its last event also has the stop reason.",
     },
-    "openrouter": {
-        "signatures": "OpenRouter has other fields for it, which the adapter does not read.",
-    },
+    "openrouter": {},
     "together": {
-        "signatures": _NO_SIGNATURES,
         "parallel_tool_calls": "Together has no setting for it.",
         "documents": "Together takes no files in a conversation.",
         "cached_tokens": "Together counts input and output tokens only.",
@@ -170,12 +159,10 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "content_filter": "None of its stop reasons is a filter.",
     },
     "unify": {
-        "signatures": _NO_SIGNATURES,
         "documents": "Unify documents images and text only.",
         "refusals": _NO_REFUSALS,
     },
     "vllm": {
-        "signatures": _NO_SIGNATURES,
         "documents": "vLLM takes images, audio, video and text.",
         "reasoning_tokens": "vLLM counts them among the answer's.",
         "refusals": _NO_REFUSALS,

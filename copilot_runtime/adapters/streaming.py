@@ -59,7 +59,7 @@ class JSONReader(ABC):
         self.failure: CopilotError | None = None
         """The error that the provider sent; it is raised after the events that came before it."""
         self._service = service
-        self._assembly = Assembly(request)
+        self._assembly = Assembly(request, service.origin)
         self._model = service.model
         self._stop: str | None = None
         """The stop reason of the model, as OpenAI calls it if OpenAI has it."""

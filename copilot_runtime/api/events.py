@@ -103,9 +103,10 @@ class ReasoningContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningSignature:
-    """A provider's signature of reasoning or of a tool call, to send back in later requests.
+    """Fields that a service added to reasoning, a text or a tool call, to send back to it later.
 
-    `entity_id` is the id of that reasoning or, with `of="call"`, of that call.
+    Signatures are among them. `entity_id` is the id of that reasoning or text or, with
+    `of="call"`, of that call. Of several values for one id, the last one counts.
     """
 
     entity_id: str

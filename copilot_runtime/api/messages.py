@@ -113,7 +113,7 @@ class AgentStateMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningMessage:
-    """Reasoning of a model; `signature` is the provider's opaque signature of it."""
+    """Reasoning of a model; `signature` is the value of its `ReasoningSignature`."""
 
     id: str
     content: str

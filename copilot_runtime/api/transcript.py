@@ -115,21 +115,28 @@ def _whole(start: _Start, text: str, signatures: Mapping[str, str]) -> Message:
     match start:
         case TextMessageStart():
             return TextMessage(
-                id=start.message_id, role=start.role, content=text, parent_id=start.parent_id
+                id=start.message_id,
+                role=start.role,
+                content=text,
+                parent_id=start.parent_id,
+                extra=_signature(signatures.get(start.message_id)) if signatures else None,
             )
         case ActionExecutionStart():
-            signature = signatures.get(start.call_id)
             return ActionExecutionMessage(
                 id=start.call_id,
                 name=start.name,
                 arguments=text,
                 parent_id=start.parent_id,
-                extra={"encryptedValue": signature} if signature else None,
+                extra=_signature(signatures.get(start.call_id)),
             )
         case ReasoningStart(message_id=id):
             return ReasoningMessage(id=id, content=text, signature=signatures.get(id))
         case _:
             return start
+
+
+def _signature(value: str | None) -> Mapping[str, str] | None:
+    return {"encryptedValue": value} if value else None
 
 
 def _activity(event: Activity) -> ActivityMessage:

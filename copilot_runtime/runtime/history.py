@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Any
 
 from copilot_runtime.api.agent import Agent, HistoryOwner
 from copilot_runtime.api.events import Event, RunStarted
@@ -97,6 +98,34 @@ def merge_history(
         merged = _extend(stored, by_key, turns, {*_collect_names(logs)}, unanswered)
     is_rewritten = merged.is_rewritten or len(stored) < len(whole)
     return History([*instructions, *merged.messages], merged.ignored, is_rewritten)
+
+
+def restore_added_fields(sent: Sequence[Message], runs: Sequence[StoredRun]) -> Sequence[Message]:
+    """Return a v1 client's messages with the reasoning and the signatures of its thread.
+
+    GraphQL cannot carry them, and services refuse calls without them.
+    """
+    by_key = {_key(message): message for message in sent}
+    thoughts: dict[_Key, Sequence[Message]] = {}
+    extras: dict[_Key, Mapping[str, Any]] = {}
+    pending: list[Message] = []
+    for message in fold_thread([run.events for run in runs]):
+        if isinstance(message, ReasoningMessage):
+            pending.append(message)
+        elif isinstance(message, TextMessage | ActionExecutionMessage):
+            key = _key(message)
+            if key in by_key and _is_same(by_key[key], message):
+                thoughts[key] = pending
+                extras[key] = message.extra or {}
+            pending = []
+    restored: list[Message] = []
+    for message in sent:
+        key = _key(message)
+        restored += thoughts.get(key, ())
+        if (extra := extras.get(key)) and isinstance(message, TextMessage | ActionExecutionMessage):
+            message = replace(message, extra=extra)
+        restored.append(message)
+    return restored
 
 
 def _drop_placeholders(messages: Sequence[Message], answered: AbstractSet[str]) -> list[Message]:

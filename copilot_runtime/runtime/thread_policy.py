@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from copilot_runtime.api.agent import Agent, HistoryOwner
+from copilot_runtime.api.messages import ActionExecutionMessage
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.runtime.history import restore_history, select_owner
+from copilot_runtime.runtime.history import restore_added_fields, restore_history, select_owner
 from copilot_runtime.runtime.interrupts import check_agent, check_answers, find_asking_run
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
@@ -36,13 +37,17 @@ class ThreadPolicy:
         """
         owns_history = select_owner(self.history, agent) == "server"
         answers = run.persist and bool(run.resume)
-        if self.store is None or not (owns_history or answers):
+        has_calls = run.is_v1 and ActionExecutionMessage in map(type, run.messages)
+        lacks_fields = has_calls and run.persist and not owns_history
+        if self.store is None or not (owns_history or answers or lacks_fields):
             return Continuation(run)
         runs = await self.store.runs(ThreadKey.of(run.user, run.thread_id))
         asking = None
         if answers:
             await _check_answers(run, runs)
             asking = find_asking_run(runs)
+        if lacks_fields:
+            run = replace(run, messages=restore_added_fields(run.messages, runs))
         if not owns_history or not (runs or run.persist):
             return Continuation(run, asking=asking)
         history = restore_history(run, runs)

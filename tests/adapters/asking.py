@@ -2,10 +2,12 @@
 
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from copilot_runtime.adapters.added_fields import encode_fields, name_origin
 from copilot_runtime.api import Action, Adapter, ChatRequest, Parameters
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
@@ -14,6 +16,7 @@ from copilot_runtime.api.events import (
     Custom,
     Event,
     ReasoningContent,
+    ReasoningSignature,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
@@ -102,6 +105,27 @@ def text_in(events: list[Event]) -> str:
 
 def thought_in(events: list[Event]) -> str:
     return "".join(event.content for event in events if isinstance(event, ReasoningContent))
+
+
+def fields_in(events: list[Event]) -> list[dict[str, Any]]:
+    """Return what the service has added to thoughts, texts and calls, in the order it came."""
+    signed = [event.value for event in events if isinstance(event, ReasoningSignature)]
+    return [json.loads(value.partition(":")[2]) for value in signed]
+
+
+def here(events: list[Event]) -> list[Event]:
+    """Return the events with `here` in place of the origin in signatures."""
+    return [
+        replace(event, value=f"here:{event.value.partition(':')[2]}")
+        if isinstance(event, ReasoningSignature)
+        else event
+        for event in events
+    ]
+
+
+def signed(api: str, url: str, model: str, **fields: Any) -> str:
+    """Return the signature with which a service added fields."""
+    return encode_fields(name_origin(api, url, model), fields)
 
 
 def calls_in(events: list[Event]) -> dict[str, tuple[str, str]]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.adapters.assembly import tag_signature
 from copilot_runtime.api import Action, ChatRequest, Parameters
 from copilot_runtime.api.events import Custom, Event
 from copilot_runtime.api.messages import (
@@ -49,10 +49,18 @@ async def body_for(
     **options: Any,
 ) -> Json:
     options = {"cache": False, **options}
+    adapter: Any = fake.adapter(**options)
+    origin = name_origin("messages", fake.provider.url, adapter.model)
+    messages = tuple(
+        replace(one, signature=one.signature.replace("here", origin))
+        if isinstance(one, ReasoningMessage) and one.signature
+        else one
+        for one in messages
+    )
     request = ChatRequest(
         messages=messages or (HELLO,), actions=actions, parameters=parameters or Parameters()
     )
-    await answer_to(fake.adapter(**options), request)
+    await answer_to(adapter, request)
     return fake.asked[-1].body
 
 
@@ -185,6 +193,16 @@ async def test_ids_of_other_providers_are_written_as_the_api_takes_them(
     assert body["messages"][2]["content"][0]["tool_use_id"] == "functions_a_0"
 
 
+async def test_a_long_id_of_another_provider_is_short_and_the_same_twice(
+    fake: AnthropicFake,
+) -> None:
+    id = f"call_1__thought__{'A/+=' * 200}"
+    body = await body_for(fake, HELLO, call(id), result(id))
+
+    made, told = (body["messages"][at]["content"][0] for at in (1, 2))
+    assert (len(made["id"]), made["id"]) == (64, told["tool_use_id"])
+
+
 async def test_calls_of_tools_that_are_gone_are_explained(fake: AnthropicFake) -> None:
     body = await body_for(fake, HELLO, call("c1"), result("c1"))
 
@@ -219,14 +237,12 @@ async def test_a_result_with_images_shows_them(fake: AnthropicFake) -> None:
     assert body["messages"][2]["content"] == [used("c1", shown)]
 
 
-THOUGHT = ReasoningMessage(id="t1", content="Red.", signature=tag_signature("anthropic", "c2ln"))
+THOUGHT = ReasoningMessage(id="t1", content="Red.", signature='here:{"signature":"c2ln"}')
 SHOWN = {"type": "thinking", "thinking": "Red.", "signature": "c2ln"}
 
 
 async def test_thoughts_go_back_with_their_signatures(fake: AnthropicFake) -> None:
-    hidden = ReasoningMessage(
-        id="t2", content="", signature=tag_signature("anthropic", "redacted/aGlkZGVu")
-    )
+    hidden = ReasoningMessage(id="t2", content="", signature='here:{"data":"aGlkZGVu"}')
 
     body = await body_for(fake, HELLO, THOUGHT, hidden, call("c1"), result("c1"))
 
@@ -257,7 +273,7 @@ async def test_thoughts_between_calls_of_one_answer_keep_their_place(fake: Anthr
         [HELLO, replace(THOUGHT, signature=None), said("assistant", "Red.")],
         [
             HELLO,
-            replace(THOUGHT, signature=tag_signature("google", "x")),
+            replace(THOUGHT, signature='there:{"signature":"c2ln"}'),
             said("assistant", "Red."),
         ],
         [HELLO, THOUGHT, said("user", "Wait", "u2")],

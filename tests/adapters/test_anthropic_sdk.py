@@ -7,7 +7,6 @@ import orjson
 import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.adapters.assembly import read_signature
 from copilot_runtime.api import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.messages import ActionExecutionMessage, ReasoningMessage, TextMessage
@@ -132,8 +131,8 @@ def _told(events: Sequence[Event]) -> list[Any]:
             case TextMessage():
                 told.append(message.content)
             case ReasoningMessage():
-                signature = read_signature(message, "anthropic")
-                told.append(("thought", message.content, signature))
+                fields = orjson.loads((message.signature or ":{}").partition(":")[2])
+                told.append(("thought", message.content, fields.get("signature")))
             case ActionExecutionMessage():
                 arguments = orjson.loads(message.arguments or "{}")
                 told.append((message.id, message.name, arguments))

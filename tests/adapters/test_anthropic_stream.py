@@ -24,7 +24,8 @@ from copilot_runtime.base.errors import (
     RateLimited,
     Refused,
 )
-from tests.adapters.asking import RED, answer_to, called, failure_of, said
+from copilot_runtime.base.jsontext import dumps
+from tests.adapters.asking import RED, answer_to, called, failure_of, here, said
 from tests.adapters.contract.fakes import KEY, data
 from tests.adapters.provider import Provider, Step, streamed, whole
 from tests.in_one_test import in_one_test
@@ -101,9 +102,9 @@ def thought(*events: Event, number: int = 1) -> list[Event]:
     return [ReasoningStart(message_id=id), *events, ReasoningEnd(message_id=id)]
 
 
-def signature(value: str, number: int = 1) -> ReasoningSignature:
+def signature(number: int = 1, **fields: str) -> ReasoningSignature:
     id = "msg_1-reasoning" + (f"-{number}" if number > 1 else "")
-    return ReasoningSignature(entity_id=id, value=f"anthropic:{value}")
+    return ReasoningSignature(entity_id=id, value=f"here:{dumps(fields).decode()}")
 
 
 USE: Json = {"type": "tool_use", "id": "call_1", "name": "setColor", "input": {}}
@@ -133,7 +134,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
             text("Hi", index=1),
             finish(),
         ),
-        [*thought(signature("c2ln")), *said("Hi", id="msg_1"), counts()],
+        [*thought(signature(signature="c2ln")), *said("Hi", id="msg_1"), counts()],
     ),
     "a thought nobody may read, after one": (
         streamed(
@@ -149,9 +150,10 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
         ),
         [
             *thought(
-                ReasoningContent(message_id="msg_1-reasoning", content="Hm."), signature("c2ln")
+                ReasoningContent(message_id="msg_1-reasoning", content="Hm."),
+                signature(signature="c2ln"),
             ),
-            *thought(signature("redacted/aGlkZGVu", 2), number=2),
+            *thought(signature(2, data="aGlkZGVu"), number=2),
             counts(),
         ],
     ),
@@ -228,7 +230,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
             )
         ],
         [
-            *thought(signature("c2ln")),
+            *thought(signature(signature="c2ln")),
             *said("Hi", id="msg_1"),
             *called("setColor", RED, parent="msg_1"),
             counts("tool_calls"),
@@ -246,7 +248,7 @@ async def test_events_become_ours(
 ) -> None:
     provider.answer(script)
 
-    assert await answer_to(adapter) == events
+    assert here(await answer_to(adapter)) == events
 
 
 async def test_a_refusal_says_so_after_its_counts(

@@ -53,6 +53,7 @@ def asked(
         model,
         CapabilityFilter("bedrock", "Bedrock", model, "refuse"),
         context_tokens=9_000,
+        origin="here",
     )
 
 
@@ -129,8 +130,8 @@ def test_an_empty_result_has_a_word():
 @in_one_test(
     ("signature", "content"),
     [
-        ("bedrock:c2ln", {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}),
-        ("bedrock:redacted/c2Vj", {"redactedContent": "c2Vj"}),
+        ('here:{"signature":"c2ln"}', {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}),
+        ('here:{"redactedContent":"c2Vj"}', {"redactedContent": "c2Vj"}),
     ],
 )
 def test_a_thought_goes_back_as_it_came(signature: str, content: dict[str, Any]):
@@ -140,7 +141,7 @@ def test_a_thought_goes_back_as_it_came(signature: str, content: dict[str, Any])
 
 
 def test_a_thought_of_another_provider_stays_away():
-    thought = ReasoningMessage(id="t", content="Hm.", signature="anthropic:c2ln")
+    thought = ReasoningMessage(id="t", content="Hm.", signature='there:{"signature":"c2ln"}')
     assert kinds(asked(HELLO, thought, HELLO)) == [("user", ["text", "text"])]
 
 
@@ -429,7 +430,7 @@ def test_a_choice_of_a_function_needs_its_name():
 
 
 def test_thoughts_stay_away_from_models_that_bind_them():
-    thought = ReasoningMessage(id="t", content="Hm.", signature="bedrock:c2ln")
+    thought = ReasoningMessage(id="t", content="Hm.", signature='here:{"signature":"c2ln"}')
     body = asked(HELLO, thought, call("a"), result("a"), model="anthropic.claude-opus-5-5-v1:0")
     assert kinds(body)[1] == ("assistant", ["toolUse"])
 

@@ -9,7 +9,7 @@ import pytest
 
 from copilot_runtime.adapters.bedrock import BedrockAdapter
 from copilot_runtime.api import Action, ChatRequest, Parameters
-from copilot_runtime.api.events import ReasoningSignature, Usage
+from copilot_runtime.api.events import Usage
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     MediaPart,
@@ -18,7 +18,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from tests.adapters.asking import answer_of, calls_in, text_in, thought_in
+from tests.adapters.asking import answer_of, calls_in, fields_in, signed, text_in, thought_in
 from tests.adapters.contract.bedrock_fake import event
 from tests.adapters.provider import Provider
 from tests.adapters.test_bedrock import COUNTS, MODEL, STOP, answered, delta, start, stop, thought
@@ -95,10 +95,8 @@ async def test_both_read_the_same(bedrock: BedrockAdapter, provider: Provider, e
     thoughts = [one["delta"].get("reasoningContent", {}) for one in deltas]
     assert text_in(ours) == "".join(one["delta"].get("text", "") for one in deltas)
     assert thought_in(ours) == "".join(one.get("text", "") for one in thoughts)
-    signed = [one["signature"] for one in thoughts if "signature" in one]
-    assert [e.value for e in ours if isinstance(e, ReasoningSignature)] == [
-        f"bedrock:{signature}" for signature in signed
-    ]
+    signatures = [one["signature"] for one in thoughts if "signature" in one]
+    assert fields_in(ours) == [{"signature": signature} for signature in signatures]
     calls = {id: (name, orjson.loads(args)) for id, (name, args) in calls_in(ours).items()}
     assert calls == _calls(theirs)
     usage, counted = ours[-1], theirs[-1]["metadata"]["usage"]
@@ -201,7 +199,11 @@ async def test_both_ask_the_same(bedrock: BedrockAdapter, provider: Provider):
                         ),
                     ],
                 ),
-                ReasoningMessage(id="m-reasoning", content="Hm.", signature="bedrock:c2ln"),
+                ReasoningMessage(
+                    id="m-reasoning",
+                    content="Hm.",
+                    signature=signed("converse", provider.url, "anthropic", signature="c2ln"),
+                ),
                 ActionExecutionMessage(id="t1", name="setColor", arguments='{"color":"red"}'),
                 ResultMessage(id="r", call_id="t1", name="setColor", result="done"),
             ],

@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from time import process_time
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from copilot_runtime.adapters.google import GoogleAdapter
+from copilot_runtime.api import ChatRequest
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -25,6 +27,7 @@ from copilot_runtime.api.events import (
     TextMessageStart,
     Usage,
 )
+from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -32,7 +35,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
     Refused,
 )
-from tests.adapters.asking import REQUEST, answer_to, failure_of
+from tests.adapters.asking import HELLO, REQUEST, answer_to, failure_of, fields_in
 from tests.adapters.contract.fakes import data
 from tests.adapters.provider import DONE, END, HEAD, Provider, piece, streamed, whole
 from tests.in_one_test import in_one_test
@@ -69,12 +72,37 @@ async def events_of(google: GoogleAdapter, provider: Provider, *chunks: Any) -> 
 
 async def test_a_call_is_signed_for_the_next_request(google: GoogleAdapter, provider: Provider):
     signed = {**call("setColor", id="c1"), "thoughtSignature": "c2ln"}
-    assert await events_of(google, provider, chunk(signed, **STOP)) == [
+    events = await events_of(google, provider, chunk(signed, **STOP))
+    assert events == [
         ActionExecutionStart(call_id="c1", name="setColor", parent_id="r1"),
         ActionExecutionArgs(call_id="c1", delta='{"color":"red"}'),
-        ReasoningSignature(entity_id="c1", value="google:c2ln", of="call"),
+        ReasoningSignature(entity_id="c1", value=ANY, of="call"),
         ActionExecutionEnd(call_id="c1"),
     ]
+    assert fields_in(events) == [{"thoughtSignature": "c2ln"}]
+
+
+@in_one_test(
+    ("chunks", "parts"),
+    [
+        (
+            [{"text": "Hel"}, {"text": "lo"}, {"text": "", "thoughtSignature": "c2ln"}],
+            [{"text": "Hello"}, {"text": "", "thoughtSignature": "c2ln"}],
+        ),
+        (
+            [{"text": "Hello"}, {"text": " you", "thoughtSignature": "c2ln"}],
+            [{"text": "Hello"}, {"text": " you", "thoughtSignature": "c2ln"}],
+        ),
+    ],
+)
+async def test_the_signed_part_of_a_text_goes_back_as_it_came(
+    google: GoogleAdapter, provider: Provider, chunks: list[Any], parts: list[Any]
+):
+    events = await events_of(google, provider, *map(chunk, chunks), chunk(**STOP))
+
+    await answer_to(google, ChatRequest(messages=[HELLO, *fold_messages(events), HELLO]))
+
+    assert provider.requests[-1].body["contents"][1] == {"role": "model", "parts": parts}
 
 
 async def test_equal_calls_without_an_id_are_two(google: GoogleAdapter, provider: Provider):

@@ -48,7 +48,9 @@ def asked(
         messages=messages or [HELLO], actions=actions or [], parameters=Parameters(**wishes)
     )
     capabilities = CapabilityFilter("google", "Google", model, "refuse")
-    return build_body(request, model, capabilities, context_tokens=100_000, extra=extra)
+    return build_body(
+        request, model, capabilities, context_tokens=100_000, extra=extra, origin="here"
+    )
 
 
 def call(id: str, *, parent: str | None = None, signed: str | None = None) -> Message:
@@ -80,12 +82,12 @@ def test_calls_one_after_the_other_are_steps_of_their_own():
 
 
 def test_a_call_goes_back_with_its_signature():
-    body = asked(HELLO, call("a", signed="google:c2ln"), result("a"))
+    body = asked(HELLO, call("a", signed='here:{"thoughtSignature":"c2ln"}'), result("a"))
     assert body["contents"][1]["parts"][0]["thoughtSignature"] == "c2ln"
 
 
 def test_a_signature_of_another_provider_stays_away():
-    body = asked(HELLO, call("a", signed="anthropic:c2ln"), result("a"))
+    body = asked(HELLO, call("a", signed='there:{"thoughtSignature":"c2ln"}'), result("a"))
     assert body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
 
 
@@ -95,7 +97,7 @@ def test_models_that_want_no_signature_are_sent_none():
 
 
 def test_a_thought_goes_back_with_its_signature():
-    thought = ReasoningMessage(id="t", content="Hm.", signature="google:c2ln")
+    thought = ReasoningMessage(id="t", content="Hm.", signature='here:{"thoughtSignature":"c2ln"}')
     answer = TextMessage(id="a", role="assistant", content="Yes.")
     body = asked(HELLO, thought, answer, HELLO)
     assert body["contents"][1]["parts"] == [

@@ -9,7 +9,7 @@ import pytest
 
 from copilot_runtime.adapters.google import GoogleAdapter
 from copilot_runtime.api import Action, ChatRequest, Parameters
-from copilot_runtime.api.events import ReasoningSignature, Usage
+from copilot_runtime.api.events import Usage
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     MediaPart,
@@ -17,7 +17,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from tests.adapters.asking import answer_of, calls_in, text_in, thought_in
+from tests.adapters.asking import answer_of, calls_in, fields_in, signed, text_in, thought_in
 from tests.adapters.contract.fakes import data
 from tests.adapters.provider import Provider, streamed
 from tests.adapters.test_google import PNG, STOP, call, chunk
@@ -95,8 +95,8 @@ async def test_both_read_the_same(
     calls = {id: (name, orjson.loads(args)) for id, (name, args) in calls_in(ours).items()}
     called = [part.function_call for part in parts if part.function_call]
     assert calls == {one.id: (one.name, one.args) for one in called}
-    signed = [e.value.encode() for e in ours if isinstance(e, ReasoningSignature)]
-    assert signed == [b"google:c2ln" for part in parts if part.thought_signature]
+    signatures = [{"thoughtSignature": "c2ln"} for part in parts if part.thought_signature]
+    assert fields_in(ours) == signatures
     usage = ours[-1]
     counted = theirs[-1].usage_metadata
     assert isinstance(usage, Usage)
@@ -115,7 +115,7 @@ async def test_both_ask_the_same(google: GoogleAdapter, sdk: Any, provider: Prov
         name="setColor", description="Sets it.", parameters_json_schema=schema
     )
     part = types.Part
-    signed = part(
+    call_part = part(
         function_call=types.FunctionCall(id="c1", name="setColor", args={"color": "red"}),
         thought_signature=b"sig",
     )
@@ -130,7 +130,7 @@ async def test_both_ask_the_same(google: GoogleAdapter, sdk: Any, provider: Prov
                     part(inline_data=types.Blob(mime_type="image/png", data=b"\x89PNG\r\n\x1a\n")),
                 ],
             ),
-            types.Content(role="model", parts=[signed]),
+            types.Content(role="model", parts=[call_part]),
             types.Content(role="user", parts=[part(function_response=response)]),
         ],
         config=types.GenerateContentConfig(
@@ -156,6 +156,7 @@ async def test_both_ask_the_same(google: GoogleAdapter, sdk: Any, provider: Prov
     ):
         pass
     google.include_thoughts = True
+    signature = signed("gemini", provider.url, "gemini-3-flash", thoughtSignature="c2ln")
     await answer_of(
         google,
         ChatRequest(
@@ -174,7 +175,7 @@ async def test_both_ask_the_same(google: GoogleAdapter, sdk: Any, provider: Prov
                     id="c1",
                     name="setColor",
                     arguments='{"color":"red"}',
-                    extra={"encryptedValue": "google:c2ln"},
+                    extra={"encryptedValue": signature},
                 ),
                 ResultMessage(id="r", call_id="c1", name="setColor", result="done"),
             ],

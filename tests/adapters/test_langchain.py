@@ -35,8 +35,20 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, ReasoningMessage, ResultMessage
+from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, RateLimited, Refused
-from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to, called, failure_of, said
+from tests.adapters.asking import (
+    ACTIONS,
+    HELLO,
+    RED,
+    SEVEN,
+    answer_to,
+    called,
+    failure_of,
+    here,
+    said,
+    signed,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -156,7 +168,10 @@ def thought(*events: Event) -> list[Event]:
 
 HM = ReasoningContent(message_id="run-1-reasoning", content="Hm.")
 SIGNED = ReasoningSignature(
-    entity_id="run-1-reasoning", value='langchain:{"type":"thinking","signature":"c2ln"}'
+    entity_id="run-1-reasoning", value='here:{"type":"thinking","signature":"c2ln"}'
+)
+ANSWERED = ReasoningSignature(
+    entity_id="run-1", value='here:{"$answer":{"reasoning_content":"Hm."}}'
 )
 THOUGHTS: dict[str, Sequence[AIMessageChunk]] = {
     "blocks of Anthropic": [
@@ -165,7 +180,7 @@ THOUGHTS: dict[str, Sequence[AIMessageChunk]] = {
         chunk([{"type": "text", "text": "Hi", "index": 1}]),
     ],
     "standard blocks": [chunk([{"type": "reasoning", "reasoning": "Hm."}]), chunk("Hi")],
-    "a field beside the text": [
+    "a field beside the text, which goes back with it": [
         chunk(additional_kwargs={"reasoning_content": "Hm."}),
         chunk(["Hi"]),
     ],
@@ -177,14 +192,23 @@ async def test_thoughts_are_found_wherever_they_are(chunks: Sequence[AIMessageCh
     events = await answer_to(LangChainAdapter(saying(*chunks)), PLAIN)
 
     signature = [SIGNED] if chunks is THOUGHTS["blocks of Anthropic"] else []
-    assert events == [*thought(HM, *signature), *said("Hi", id="run-1")]
+    kept = (
+        [ANSWERED] if chunks is THOUGHTS["a field beside the text, which goes back with it"] else []
+    )
+    assert here(events) == [*thought(HM, *signature), *said("Hi", id="run-1"), *kept]
 
 
 async def test_signed_thoughts_go_back_as_they_came_with_the_calls_they_led_to() -> None:
     heard: list[LangChainRequest] = []
     messages = [
         HELLO,
-        ReasoningMessage(id="t1", content="Hm.", signature=SIGNED.value),
+        ReasoningMessage(
+            id="t1",
+            content="Hm.",
+            signature=signed(
+                "langchain.langchain", "", "append", type="thinking", signature="c2ln"
+            ),
+        ),
         ActionExecutionMessage(id="c1", name="setColor", arguments=RED, parent_id="a"),
         ActionExecutionMessage(id="c2", name="setSize", arguments=SEVEN, parent_id="a"),
         ResultMessage(id="r1", call_id="c1", name="setColor", result="done"),
@@ -201,6 +225,23 @@ async def test_signed_thoughts_go_back_as_they_came_with_the_calls_they_led_to()
         ToolMessage("done", tool_call_id="c1", name="setColor"),
         ToolMessage("Error: Too big.", tool_call_id="c2", name="setSize", status="error"),
     ]
+
+
+async def test_fields_beside_an_answer_go_back_beside_its_calls() -> None:
+    kept = {"__gemini_function_call_thought_signatures__": {"c1": "c2ln"}}
+    heard: list[LangChainRequest] = []
+
+    async def answer(request: LangChainRequest) -> AsyncIterator[Any]:
+        heard.append(request)
+        calls = [{"name": "setColor", "args": RED, "id": "c1", "index": 0}]
+        yield chunk("Well.", tool_call_chunks=calls, additional_kwargs=kept)
+
+    adapter = LangChainAdapter(answer)
+    messages = fold_messages(await answer_to(adapter))
+
+    await answer_to(adapter, ChatRequest(messages=[HELLO, *messages]))
+
+    assert [one.additional_kwargs for one in heard[1].messages] == [{}, kept, {}]
 
 
 async def test_counts_of_all_chunks_are_added() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.api import ChatRequest, Parameters
-from copilot_runtime.api.events import Activity, Event, ReasoningContent, ReasoningSignature, Usage
+from copilot_runtime.api.events import Activity, Event, ReasoningContent, Usage
 from copilot_runtime.api.messages import MediaPart, ReasoningMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -17,7 +19,7 @@ from copilot_runtime.base.errors import (
     NetworkError,
     Refused,
 )
-from tests.adapters.asking import HELLO, RED, answer_to, called, failure_of, said
+from tests.adapters.asking import HELLO, RED, answer_to, called, failure_of, fields_in, said
 from tests.adapters.provider import END, HEAD, Provider, Step, piece, whole
 from tests.in_one_test import in_one_test
 
@@ -93,15 +95,28 @@ async def test_a_thought_without_words_is_signed_too(provider: Provider, adapter
     provider.answer(
         playing(event("response.output_item.done", output_index=0, item=item), text("Yes"))
     )
-    signatures = [e for e in await answer_to(adapter) if isinstance(e, ReasoningSignature)]
-    assert [signature.value for signature in signatures] == ['openai:["rs_1","c2ln"]']
+    added = fields_in(await answer_to(adapter))
+    assert added == [{"id": "rs_1", "encrypted_content": "c2ln"}]
+
+
+async def test_the_phase_of_a_text_goes_back_with_it(provider: Provider, adapter: OpenAIAdapter):
+    text_part = {"type": "output_text", "text": "Well."}
+    item = {"type": "message", "id": "msg_1", "phase": "commentary", "content": [text_part]}
+    provider.answer(playing(event("response.output_item.done", output_index=0, item=item)))
+    answer = fold_messages(await answer_to(adapter))
+
+    await answer_to(adapter, ChatRequest(messages=[HELLO, *answer, HELLO]))
+
+    (_, told, _) = provider.requests[-1].body["input"]
+    assert told == {"role": "assistant", "content": "Well.", "phase": "commentary"}
 
 
 async def test_a_signature_that_cannot_be_read_is_left_out(
     provider: Provider, adapter: OpenAIAdapter
 ):
     provider.answer(playing(text("Hi")))
-    thought = ReasoningMessage(id="t1", content="Hm.", signature="openai:nonsense")
+    origin = name_origin("responses", provider.url, "gpt-5")
+    thought = ReasoningMessage(id="t1", content="Hm.", signature=f"{origin}:nonsense")
     await answer_to(adapter, ChatRequest(messages=[HELLO, thought]))
     assert provider.requests[0].body["input"] == [{"role": "user", "content": "Hello"}]
 

@@ -234,7 +234,7 @@ def test_a_thought_that_led_to_nothing_is_dropped():
     question = TextMessage(id="u1", role="user", content="Hm?")
     rules = TextMessage(id="s1", role="system", content="Be kind.")
     answer = TextMessage(id="a1", role="assistant", content="Yes.")
-    thoughts = [ReasoningMessage(id=f"t{n}", content="", signature="acme:x") for n in range(3)]
+    thoughts = [ReasoningMessage(id=f"t{n}", content="", signature="acme:{}") for n in range(3)]
     history = [question, thoughts[0], question, thoughts[1], rules, answer, thoughts[2]]
 
     kept = repair_history(history, "acme")

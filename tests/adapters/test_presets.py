@@ -7,6 +7,7 @@ import pytest
 
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.openai import OpenAIAdapter, presets
+from copilot_runtime.adapters.openai.answers import NAMES
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.api import Action, ChatRequest, Parameters
 from copilot_runtime.api.events import (
@@ -28,7 +29,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse, NetworkError
-from tests.adapters.asking import answer_to, said
+from tests.adapters.asking import answer_to, here, said, signed
 from tests.adapters.provider import (
     DONE,
     Provider,
@@ -206,7 +207,8 @@ async def test_deepseek_gets_its_thoughts_back_beside_their_calls(provider: Prov
 
 
 async def test_others_are_not_told_the_thoughts_of_deepseek(provider: Provider, ask: Ask):
-    thought = ReasoningMessage(id="t1", content="Hm.", signature="deepseek:unsigned")
+    signature = signed("chat", "https://api.deepseek.com", "m", **{NAMES: ["reasoning_content"]})
+    thought = ReasoningMessage(id="t1", content="Hm.", signature=signature)
     await ask("groq", HELLO, thought)
     assert sent(provider).body["messages"] == [{"role": "user", "content": "Hello"}]
 
@@ -325,10 +327,12 @@ async def test_an_image_of_long_ago_is_told_of_where_none_can_be_shown(
 async def test_a_thought_ends_where_the_answer_begins(provider: Provider, ask: Ask):
     both = chunk({"reasoning_content": "Hm.", "content": "Y"})
     provider.answer(saying(both, text("es.")))
-    assert await ask("deepseek") == [
+    assert here(await ask("deepseek")) == [
         ReasoningStart(message_id="chatcmpl-1-reasoning"),
         ReasoningContent(message_id="chatcmpl-1-reasoning", content="Hm."),
-        ReasoningSignature(entity_id="chatcmpl-1-reasoning", value="deepseek:unsigned"),
+        ReasoningSignature(
+            entity_id="chatcmpl-1-reasoning", value='here:{"$names":["reasoning_content"]}'
+        ),
         ReasoningEnd(message_id="chatcmpl-1-reasoning"),
         *said("Y", "es."),
     ]

@@ -29,7 +29,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
-from tests.adapters.asking import answer_of, asking, calls_in, text_in, thought_in
+from tests.adapters.asking import answer_of, asking, calls_in, signed, text_in, thought_in
 from tests.adapters.contract.fakes import (
     KEY,
     Breaks,
@@ -65,6 +65,12 @@ MODELS = {
     "google": "gemini-3-flash",
     "bedrock": "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
 }
+SIGNERS = {
+    "anthropic": ("messages", "claude", "signature"),
+    "google": ("gemini", "gemini", "thoughtSignature"),
+    "bedrock": ("converse", "anthropic", "signature"),
+}
+"""Fake → API, family of models and name of the signature."""
 ANSWER: Sequence[Step] = [
     Think("Red is nice.", "c2lnbmVk"),
     Say("Hel"),
@@ -167,11 +173,13 @@ async def test_the_request_is_the_same(pair: Pair):
     blob = b64encode(b"\x89PNG\r\n\x1a\n").decode()
     image = MediaPart(kind="image", source="data", value=blob, mime_type="image/png")
     schema = {"type": "object", "properties": {"bytes": {"type": "string"}}}
+    api, model, name = SIGNERS[pair.fake.name]
+    signature = signed(api, pair.fake.provider.url, model, **{name: blob})
     request = ChatRequest(
         messages=[
             TextMessage(id="s", role="system", content="Be short."),
             TextMessage(id="u", role="user", content="See", parts=[TextPart(text="See"), image]),
-            ReasoningMessage(id="m-reasoning", content="Hm.", signature=f"{pair.fake.name}:{blob}"),
+            ReasoningMessage(id="m-reasoning", content="Hm.", signature=signature),
             ActionExecutionMessage(id="t1", name="write_file", arguments='{"bytes":"cmVk"}'),
             ResultMessage(id="r", call_id="t1", name="write_file", result="done"),
         ],

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, Unpack
 from urllib.parse import urlunsplit
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.anthropic.request import PROVIDER, Settings, build_request
 from copilot_runtime.adapters.anthropic.stream import MessageReader
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -101,15 +102,16 @@ class AnthropicAdapter(HTTPAdapter):
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
         settings = replace(self.settings, context_tokens=context_tokens)
-        content, headers = build_request(request, model, settings, capabilities)
+        origin = name_origin("messages", self._find_url(model), model)
+        content, headers = build_request(request, model, settings, capabilities, origin)
         body = encode_body(content)
         if self._client is not None:
             secret = self._client.api_key or self._client.auth_token
-            service = Service(NAME, model, secret, format=_FORMAT)
+            service = Service(NAME, model, secret, _FORMAT, origin)
             exchange = _open_response(self._client, content, headers, service)
         else:
             access, secret = await self._access()
-            service = Service(NAME, model, secret, format=_FORMAT)
+            service = Service(NAME, model, secret, _FORMAT, origin)
             headers = {**headers, **self._headers, **access}
             exchange = self._upstream.post(self._url, body, headers)
         return ProviderRequest(

@@ -8,6 +8,7 @@ turn, and all their results at the start of the next one.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal, cast
 
 import orjson
@@ -73,11 +74,16 @@ class Settings:
 
 
 def build_request(
-    request: ChatRequest, model: str, settings: Settings, capabilities: CapabilityFilter
+    request: ChatRequest,
+    model: str,
+    settings: Settings,
+    capabilities: CapabilityFilter,
+    origin: str = "",
 ) -> tuple[JsonObject, dict[str, str]]:
     """Return the body, and the headers for its API version and betas.
 
-    Parameters that the model does not support are recorded in `capabilities`.
+    Parameters that the model does not support are recorded in `capabilities`. Reasoning is that of
+    the service of `origin`.
     """
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
@@ -86,7 +92,7 @@ def build_request(
     room = settings.context_tokens
     if parameters.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
-    items = fit_history(request, tools, room, PROVIDER, capabilities)
+    items = fit_history(request, tools, room, origin, capabilities)
     turns = build_turns(
         request.messages,
         items,
@@ -205,11 +211,9 @@ def _mark_for_cache(
             break
 
 
-REDACTED = "redacted/"
-"""The prefix of the signature of reasoning whose text is encrypted."""
-
 _API = "Anthropic's Messages API"
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
+_LONG_ID = 64
 
 
 def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
@@ -227,23 +231,36 @@ def build_exchange(exchange: ToolExchange, *, first: bool) -> tuple[JsonObject, 
     """
     del first  # nothing is special about it
     call, result = exchange.call, exchange.result
-    id = _ID.sub("_", call.id)  # other providers write ids with other characters
+    id = exchange.service_id or _encode_id(call.id)
     arguments = loads(call.arguments.encode())
     parts = build_result_parts(result, _build_media)
     content = add_types(parts, "text") or format_result(result)
     has_images = any("text" not in part for part in parts)
     failed = {"is_error": True} if result.error and not has_images else {}
     return (
-        {"type": "tool_use", "id": id, "name": call.name, "input": arguments},
+        {
+            **exchange.own_fields,
+            "type": "tool_use",
+            "id": id,
+            "name": call.name,
+            "input": arguments,
+        },
         {"type": "tool_result", "tool_use_id": id, "content": content, **failed},
     )
 
 
+def _encode_id(call_id: str) -> str:
+    """Return a call id that the API accepts: that of another service may be hashed."""
+    if len(call_id) > _LONG_ID:
+        return sha256(call_id.encode(errors="replace")).hexdigest()
+    return _ID.sub("_", call_id)
+
+
 def build_thought(thought: Thought) -> JsonObject:
     """Return the block of reasoning, unchanged from the response."""
-    if thought.signature.startswith(REDACTED):
-        return {"type": "redacted_thinking", "data": thought.signature.removeprefix(REDACTED)}
-    return {"type": "thinking", "thinking": thought.content, "signature": thought.signature}
+    if "data" in thought.fields:
+        return {**thought.own_fields, "type": "redacted_thinking"}
+    return {**thought.own_fields, "type": "thinking", "thinking": thought.content}
 
 
 def is_thought(block: JsonObject) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters.anthropic.request import PROVIDER, REDACTED
+from copilot_runtime.adapters.anthropic.request import PROVIDER
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
@@ -27,6 +27,10 @@ STOP_REASONS = {
 }
 """Claude's stop reason → ours. Other reasons remain unchanged."""
 
+_CALL = frozenset({"id", "input", "name", "type"})
+_THOUGHT = frozenset({"thinking", "type"})
+"""The fields of a call and of reasoning that are read; others are sent back."""
+
 
 class MessageReader(JSONReader):
     """Reads one response of a Claude model, block by block."""
@@ -35,6 +39,7 @@ class MessageReader(JSONReader):
         super().__init__(request, service)
         self._kinds: dict[int, str] = {}  # of the blocks that are open
         self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
+        self._thought: dict[str, Any] = {}  # what the service wants back with the open reasoning
         self._usage: dict[str, Any] = {}
 
     def end(self) -> list[Event]:
@@ -74,7 +79,7 @@ class MessageReader(JSONReader):
             if thought := delta["thinking"]:
                 self._assembly.reasoning(thought)
         elif kind == "signature_delta" and (signature := delta["signature"]):
-            self._assembly.sign(PROVIDER, signature)
+            self._thought["signature"] = (self._thought.get("signature") or "") + signature
 
     def _begin(self, message: dict[str, Any]) -> None:
         self._model = message.get("model") or self._model
@@ -90,15 +95,15 @@ class MessageReader(JSONReader):
                     assembly.text(block["text"])
             case "thinking":
                 assembly.end_block()  # each thought has a signature of its own
+                self._thought = {name: block[name] for name in block.keys() - _THOUGHT}
                 if block.get("thinking"):
                     assembly.reasoning(block["thinking"])
-                if block.get("signature"):
-                    assembly.sign(PROVIDER, block["signature"])
             case "redacted_thinking":
                 assembly.end_block()
-                assembly.sign(PROVIDER, f"{REDACTED}{block['data']}")
+                self._thought = {"data": block["data"]}
             case "tool_use":
-                assembly.call(index, block["id"], block["name"], "")
+                added = {name: block[name] for name in block.keys() - _CALL}
+                assembly.call(index, block["id"], block["name"], "", added)
                 if block.get("input"):
                     self._inputs[index] = block["input"]
             case _:  # tools that run at the provider's
@@ -111,6 +116,8 @@ class MessageReader(JSONReader):
                     self._assembly.call(index, "", "", orjson.dumps(arguments).decode())
                 self._assembly.end_call(index)
             case "thinking" | "redacted_thinking":
+                if self._assembly.is_thinking or any(self._thought.values()):
+                    self._assembly.add_thought_fields(self._thought)
                 self._assembly.end_block()
             case _:
                 pass

@@ -10,6 +10,7 @@ from typing import Any, Unpack, cast
 
 import orjson
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.bedrock.auth import Authentication
 from copilot_runtime.adapters.bedrock.request import build_body, find_traits
 from copilot_runtime.adapters.bedrock.stream import ConverseReader, Frames
@@ -102,7 +103,9 @@ class BedrockAdapter(HTTPAdapter):
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
-        profile = find_profile(find_traits(model).name)
+        traits = find_traits(model)
+        profile = find_profile(traits.name)
+        origin = name_origin("converse", self._find_url(model), traits.vendor)
         body = build_body(
             request,
             model,
@@ -110,14 +113,15 @@ class BedrockAdapter(HTTPAdapter):
             context_tokens=self.context_tokens or profile.context_tokens,
             cache=self.cache,
             extra=self.extra,
+            origin=origin,
         )
         if self._client is not None:
-            service = Service(NAME, model, format=_FORMAT)
+            service = Service(NAME, model, format=_FORMAT, origin=origin)
             exchange = open_client_response(self._client, model, body, service)
         else:
             url, content = self._authentication.build_url(model), encode_body(body)
             headers, secret = await self._authentication.authenticate(url, content, model)
-            service = Service(NAME, model, secret, _FORMAT)
+            service = Service(NAME, model, secret, _FORMAT, origin)
             exchange = self._upstream.post(url, content, {**self._headers, **headers})
         new_decoder = JsonEvents if self._client else Frames
         return ProviderRequest(

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from copilot_runtime.adapters.anthropic import options as claude
-from copilot_runtime.adapters.anthropic.request import REDACTED, close_objects
+from copilot_runtime.adapters.anthropic.request import close_objects
 from copilot_runtime.adapters.attachments import (
     USUAL_TYPES,
     Media,
@@ -80,8 +80,6 @@ def find_traits(model: str) -> Traits:
     return Traits(vendor, name)
 
 
-SIGNER = "bedrock"
-
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
@@ -93,16 +91,18 @@ def build_body(
     context_tokens: int,
     cache: bool = False,
     extra: Mapping[str, Any] | None = None,
+    origin: str = "",
 ) -> JsonObject:
     """Return the body of the request, merged with `extra` (see `merge_extra`).
 
-    With `cache`, it has cache points after tools, instructions and conversation.
+    With `cache`, it has cache points after tools, instructions and conversation. Reasoning is that
+    of the service of `origin`.
     """
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions) if parameters.tool_choice != "none" else []
     sees = bool(tools) and traits.rich_results  # images in results
-    items = fit_history(request, tools, context_tokens, SIGNER, capabilities, shows_results=sees)
+    items = fit_history(request, tools, context_tokens, origin, capabilities, shows_results=sees)
     turns = build_turns(
         request.messages,
         items,
@@ -154,7 +154,7 @@ def _encode_exchange(
             {"text": f"[Called {call.name} with {call.arguments}]"},
             {"text": f"[{call.name} returned: {outcome}]"},
         )
-    id = _encode_id(call.id)
+    id = exchange.service_id or _encode_id(call.id)
     use = {"toolUseId": id, "name": call.name, "input": loads(call.arguments.encode())}
     return {"toolUse": use}, {"toolResult": {"toolUseId": id, **build_result(result, traits)}}
 
@@ -162,11 +162,9 @@ def _encode_exchange(
 def _encode_thought(thought: Thought, traits: Traits) -> JsonObject | None:
     if traits.claude and traits.claude.bound:  # context and tools change
         return None
-    if thought.signature.startswith(REDACTED):
-        content = thought.signature.removeprefix(REDACTED)
+    if content := thought.get_text("redactedContent"):
         return {"reasoningContent": {"redactedContent": content}}
-    signed = {"text": thought.content, "signature": thought.signature}
-    return {"reasoningContent": {"reasoningText": signed}}
+    return {"reasoningContent": {"reasoningText": {**thought.own_fields, "text": thought.content}}}
 
 
 def _tools(actions: Sequence[Action]) -> list[JsonObject]:

@@ -13,9 +13,7 @@ from zlib import crc32
 
 import orjson
 
-from copilot_runtime.adapters.anthropic.request import REDACTED
 from copilot_runtime.adapters.attachments import image_activity
-from copilot_runtime.adapters.bedrock.request import SIGNER
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
@@ -158,7 +156,7 @@ class ConverseReader(JSONReader):
             output_tokens=as_count(counts.get("outputTokens")),
             cached_tokens=as_count(counts.get(cached[0])),
             cache_write_tokens=as_count(counts.get(cached[1])),
-            provider=SIGNER,
+            provider="bedrock",
             stop_reason=self._stop,
         )
         return [usage]
@@ -221,11 +219,11 @@ class ConverseReader(JSONReader):
         assembly.end_call(at)
         match self._pieces.pop(at, None):
             case "signature", pieces:
-                assembly.sign(SIGNER, "".join(pieces))
+                assembly.add_thought_fields({"signature": "".join(pieces)})
                 assembly.end_block()
             case "redactedContent", pieces:
                 assembly.end_block()
-                assembly.sign(SIGNER, REDACTED + _join(pieces))
+                assembly.add_thought_fields({"redactedContent": _join(pieces)})
                 assembly.end_block()
             case mime_type, pieces if pieces:  # else no image could be made
                 assembly.end_block()

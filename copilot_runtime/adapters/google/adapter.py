@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import orjson
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import find_profile
 from copilot_runtime.adapters.errors import Service, read_response_error
@@ -104,6 +105,7 @@ class GoogleAdapter(HTTPAdapter):
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
+        origin = name_origin("gemini", self._find_url(model), model)
         body = build_body(
             request,
             model,
@@ -111,14 +113,15 @@ class GoogleAdapter(HTTPAdapter):
             context_tokens=self.context_tokens or find_profile(model).context_tokens,
             include_thoughts=self.include_thoughts,
             extra=self.extra,
+            origin=origin,
         )
         if self._client is not None:
-            service = Service(NAME, model, format=_FORMAT)
+            service = Service(NAME, model, format=_FORMAT, origin=origin)
             exchange = open_client_response(self._client, model, body, service)
             new_decoder = JsonEvents
         else:
             headers, secret = await self._authentication.authenticate()
-            service = Service(NAME, model, secret, _FORMAT)
+            service = Service(NAME, model, secret, _FORMAT, origin)
             url = self._authentication.build_url(model)
             exchange = self._upstream.post(url, encode_body(body), {**self._headers, **headers})
             new_decoder = partial(SSEDecoder, limit=_LONGEST_EVENT)
@@ -137,7 +140,12 @@ class GoogleAdapter(HTTPAdapter):
         return "vertex" if self._authentication.vertex else self._adapter
 
     def _find_url(self, model: str) -> str:
-        return "" if self._client is not None else self._authentication.build_url(model)
+        if self._client is None:
+            return self._authentication.build_url(model)
+        client: Any = self._client
+        with suppress(AttributeError):  # of another version of the package
+            return str(client._api_client._http_options.base_url or "")
+        return ""
 
     async def check_key(self) -> None:
         if self._client is None:

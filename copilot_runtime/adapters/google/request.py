@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal
 
-from copilot_runtime.adapters.assembly import read_signature
+from copilot_runtime.adapters.added_fields import read_fields
 from copilot_runtime.adapters.attachments import (
     USUAL_TYPES,
     Media,
@@ -17,6 +17,7 @@ from copilot_runtime.adapters.attachments import (
     build_result_parts,
     build_text,
     merge_extra,
+    text_parts,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
@@ -24,14 +25,15 @@ from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import ChatRequest
-from copilot_runtime.api.messages import ResultMessage
+from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.jsontext import loads
-from copilot_runtime.base.jsonvalue import JsonObject, drop_none
-
-SIGNER = "google"
+from copilot_runtime.base.jsonvalue import JsonObject, as_count, drop_none, get_text
 
 _FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
+
+SIGNED = "$signed"
+"""The number of characters of a text that are in its signed part."""
 
 UNSIGNED = "skip_thought_signature_validator"
 """Google's placeholder for the signature of a call that Gemini did not make, or of a lost one.
@@ -84,19 +86,23 @@ def build_body(
     context_tokens: int,
     include_thoughts: bool = False,
     extra: Mapping[str, Any] | None = None,
+    origin: str = "",
 ) -> JsonObject:
-    """Return the body of the request, merged with `extra` (see `merge_extra`)."""
+    """Return the body of the request, merged with `extra` (see `merge_extra`).
+
+    Signatures are those of the service of `origin`.
+    """
     traits = find_traits(model)
     silent = {"reasoning_effort": "This model does not think."}
     reasons = silent if traits.thinking == "never" else {}
     parameters = capabilities.apply(request.parameters, reasons)
     tools = _declarations(request.actions)
     sees = traits.thinking == "level"  # images in results
-    items = fit_history(request, tools, context_tokens, SIGNER, capabilities, shows_results=sees)
+    items = fit_history(request, tools, context_tokens, origin, capabilities, shows_results=sees)
     turns = build_turns(
         request.messages,
         items,
-        encode_message=partial(build_parts, encode=_build_media),
+        encode_message=partial(_encode_message, origin=origin),
         encode_exchange=partial(_encode_exchange, traits=traits),
         encode_thought=_encode_thought,
         model_images=True,
@@ -115,20 +121,41 @@ def build_body(
     return merge_extra(body, extra or {})
 
 
+def _encode_message(
+    message: TextMessage | ImageMessage, *, new: bool, origin: str
+) -> list[JsonObject]:
+    if isinstance(message, TextMessage) and message.extra:
+        fields = read_fields(message, origin) or {}
+        if signature := get_text(fields, "thoughtSignature"):
+            return _sign_text(message.content, as_count(fields.get(SIGNED)) or 0, signature)
+    return build_parts(message, _build_media, new=new)
+
+
+def _sign_text(text: str, count: int, signature: str) -> list[JsonObject]:
+    """Return the parts of a text whose last part, of `count` characters, is signed.
+
+    Parts with and without a signature are not merged, and the signed one may be empty:
+    https://ai.google.dev/gemini-api/docs/thought-signatures
+    """
+    start = max(len(text) - count, 0)
+    signed = {"text": text[start:], "thoughtSignature": signature}
+    return [*text_parts(text[:start]), signed]
+
+
 def _encode_thought(thought: Thought) -> JsonObject:
-    return {"text": thought.content, "thought": True, "thoughtSignature": thought.signature}
+    return {**thought.own_fields, "text": thought.content, "thought": True}
 
 
 def _encode_exchange(
     exchange: ToolExchange, *, first: bool, traits: Traits
 ) -> tuple[JsonObject, JsonObject]:
-    call = exchange.call
+    call, id = exchange.call, exchange.service_id or exchange.call.id
     arguments = loads(call.arguments.encode())
-    part: JsonObject = {"functionCall": {"name": call.name, "args": arguments, "id": call.id}}
-    signature = read_signature(call, SIGNER)
+    part: JsonObject = {"functionCall": {"name": call.name, "args": arguments, "id": id}}
+    signature = get_text(exchange.own_fields, "thoughtSignature")
     if signature or (first and traits.signed_calls):
         part["thoughtSignature"] = signature or UNSIGNED
-    response = {"name": call.name, **_response(exchange.result), "id": call.id}
+    response = {"name": call.name, **_response(exchange.result), "id": id}
     return part, {"functionResponse": response}
 
 

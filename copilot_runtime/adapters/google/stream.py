@@ -8,7 +8,7 @@ import orjson
 
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error
-from copilot_runtime.adapters.google.request import SIGNER
+from copilot_runtime.adapters.google.request import SIGNED
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
@@ -48,7 +48,7 @@ class GenerationReader(JSONReader):
             output_tokens=add_counts(counts, "candidatesTokenCount", "thoughtsTokenCount"),
             cached_tokens=as_count(counts.get("cachedContentTokenCount")),
             reasoning_tokens=as_count(counts.get("thoughtsTokenCount")),
-            provider=SIGNER,
+            provider="google",
             stop_reason=self._stop,
         )
         return [*events, usage]
@@ -80,30 +80,31 @@ class GenerationReader(JSONReader):
 
     def _take_part(self, part: JsonObject) -> None:
         assembly = self._assembly
-        text = part.get("text")
+        text, signature = part.get("text"), part.get("thoughtSignature")
         if text:
             if part.get("thought"):
                 assembly.reasoning(text)
             else:
                 assembly.text(text)
         elif call := part.get("functionCall"):
-            self._take_call(call, part.get("thoughtSignature"))
+            self._take_call(call, signature)
             return
         elif (blob := part.get("inlineData")) and not part.get("thought"):  # else it is a draft
             assembly.end_block()
             assembly.events.append(
                 image_activity(blob.get("mimeType") or "image/png", blob["data"])
             )
-        if part.get("thought") and (signature := part.get("thoughtSignature")):
-            assembly.sign(SIGNER, signature)
+        if signature and part.get("thought"):
+            assembly.add_thought_fields({"thoughtSignature": signature})
+        elif signature and text is not None:
+            assembly.add_text_fields({"thoughtSignature": signature, SIGNED: len(text)})
 
     def _take_call(self, call: JsonObject, signature: str | None) -> None:
         at = self._calls
         self._calls += 1
         arguments = orjson.dumps(call.get("args") or {}).decode()
-        self._assembly.call(at, call.get("id") or "", call["name"], arguments)
-        if signature:
-            self._assembly.sign_call(at, SIGNER, signature)
+        added = {"thoughtSignature": signature} if signature else None
+        self._assembly.call(at, call.get("id") or "", call["name"], arguments, added)
         self._assembly.end_call(at)
 
     def _finish(self, reason: str, message: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import (
@@ -128,12 +129,13 @@ class LangChainAdapter(Adapter):
 
     async def _ask(self, request: ChatRequest, name: str) -> AsyncGenerator[Event, None]:
         capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported, self._media)
-        chunks = self._call_model(
-            request, await self._window.tokens_for(name, request), capabilities
-        )
+        endpoint = self.endpoint(request)
+        origin = name_origin(f"{PROVIDER}.{endpoint.provider}", endpoint.url, name)
+        window = await self._window.tokens_for(name, request)
+        chunks = self._call_model(request, window, capabilities, origin)
         for warning in capabilities.warnings:
             yield warning
-        service = Service(NAME, name, _secret_of(self.model))
+        service = Service(NAME, name, _secret_of(self.model), origin=origin)
         answer = ChunkReader(request, service)
         try:
             async with aclosing(
@@ -167,11 +169,11 @@ class LangChainAdapter(Adapter):
         return self._toolset.list_missing()
 
     def _call_model(
-        self, request: ChatRequest, window: int, capabilities: CapabilityFilter
+        self, request: ChatRequest, window: int, capabilities: CapabilityFilter, origin: str
     ) -> AsyncGenerator[Any, None]:
         """Return the generator of the model's chunks."""
         parameters = capabilities.apply(request.parameters)
-        question = build_request(request, parameters, window, capabilities)
+        question = build_request(request, parameters, window, capabilities, origin)
         model = self.model
         if not hasattr(model, "astream"):
             return call_function(cast("Function", model), question)

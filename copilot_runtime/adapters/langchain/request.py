@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
-import orjson
-
+from copilot_runtime.adapters.added_fields import ANSWER, read_fields
 from copilot_runtime.adapters.attachments import (
     USUAL_TYPES,
     Media,
@@ -30,10 +29,10 @@ from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.messages import ImageMessage, Message, TextMessage
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.jsontext import loads
-from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.jsonvalue import JsonObject, as_object
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessage, BaseMessage
 
 PROVIDER = "langchain"
 
@@ -71,12 +70,16 @@ def build_request(
     parameters: Parameters,
     context_tokens: int,
     capabilities: CapabilityFilter,
+    origin: str = "",
 ) -> LangChainRequest:
-    """Return the request in LangChain's form, trimmed to `context_tokens`."""
+    """Return the request in LangChain's form, trimmed to `context_tokens`.
+
+    Reasoning is that of the chat model of `origin`.
+    """
     tools = build_tools(request.actions)
-    items = fit_history(request, tools, context_tokens, PROVIDER, capabilities)
+    items = fit_history(request, tools, context_tokens, origin, capabilities)
     return LangChainRequest(
-        messages=build_messages(items, request.messages),
+        messages=build_messages(items, request.messages, origin),
         tools=tools,
         parameters=parameters,
         thread_id=request.thread_id,
@@ -85,7 +88,7 @@ def build_request(
 
 
 def build_messages(
-    items: Sequence[HistoryItem], messages: Sequence[Message]
+    items: Sequence[HistoryItem], messages: Sequence[Message], origin: str = ""
 ) -> "list[BaseMessage]":
     """Convert a prepared conversation to LangChain's messages; `messages` are the original ones."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -111,17 +114,19 @@ def build_messages(
                 output.append(SystemMessage(content=item.content))
             case TextMessage():
                 content = [*thoughts, {"type": "text", "text": item.content}]
-                output.append(AIMessage(content=cast("Any", content if thoughts else item.content)))
-            case ToolExchange(call, result):
+                speaker = AIMessage(content=cast("Any", content if thoughts else item.content))
+                output.append(_add_kwargs(speaker, read_fields(item, origin)))
+            case ToolExchange(call=call, result=result):
                 speaker = output[-1] if output else None
                 if not isinstance(speaker, AIMessage) or thoughts:
                     speaker = AIMessage(content=cast("Any", thoughts or ""))
                     output.append(speaker)
                 answer = answers[call.id]
+                _add_kwargs(speaker, item.fields)
                 speaker.tool_calls.append(
                     {
                         "type": "tool_call",
-                        "id": call.id,
+                        "id": item.service_id or call.id,
                         "name": call.name,
                         "args": loads(call.arguments.encode()),
                     }
@@ -132,7 +137,7 @@ def build_messages(
                 results.append(
                     ToolMessage(
                         content=text if parts else format_result(result),
-                        tool_call_id=call.id,
+                        tool_call_id=item.service_id or call.id,
                         name=call.name,
                         status="error" if result.error else "success",
                     )
@@ -147,6 +152,12 @@ def _show_images(images: Sequence[JsonObject]) -> "list[BaseMessage]":
 
     words = {"type": "text", "text": "[The results have:]"}
     return [HumanMessage(content=cast("Any", [words, *images]))] if images else []
+
+
+def _add_kwargs(message: "AIMessage", fields: Mapping[str, Any] | None) -> "AIMessage":
+    """Add the `additional_kwargs` in which the chat model keeps fields of its provider."""
+    message.additional_kwargs |= as_object((fields or {}).get(ANSWER))
+    return message
 
 
 def set_fields(model: Any, parameters: Parameters, capabilities: CapabilityFilter) -> Any:
@@ -223,5 +234,4 @@ def _build_media(media: Media) -> JsonObject | str:
 
 def _thought(thought: Thought) -> JsonObject:
     """Return the reasoning block as the model sent it (see `stream`)."""
-    block: JsonObject = orjson.loads(thought.signature)
-    return {**block, block.get("type", "reasoning"): thought.content}
+    return {**thought.own_fields, thought.get_text("type") or "reasoning": thought.content}

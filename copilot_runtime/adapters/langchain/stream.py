@@ -6,8 +6,7 @@ Chat models yield `AIMessageChunk`, chains the output of their last step: text, 
 from collections.abc import Mapping
 from typing import Any, cast
 
-import orjson
-
+from copilot_runtime.adapters.added_fields import FieldPieces
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
 from copilot_runtime.adapters.streaming import JSONReader
@@ -30,6 +29,8 @@ _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _TEXTS = ("output", "answer", "content", "text", "result", "response")
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
 _PASSING = ("type", "index", *_THOUGHTS)
+_READ = frozenset({"audio", "function_call", "parsed", "refusal", "tool_calls"})
+"""The `additional_kwargs` that are read, or that are in responses only; others are sent back."""
 _ROLES = ("ai", "assistant", "AIMessageChunk")
 
 
@@ -40,6 +41,7 @@ class ChunkReader(JSONReader):
         super().__init__(request, service)
         self._begun = False
         self._thought: tuple[Any, JsonObject] | None = None  # index and merged block
+        self._added = FieldPieces()  # `additional_kwargs`
         self._usage: JsonObject = {}  # of all chunks together
 
     def end(self) -> list[Event]:
@@ -47,6 +49,8 @@ class ChunkReader(JSONReader):
         events = self._assembly.events = []
         self._end_thought()
         self._assembly.end()
+        if self._added:
+            self._assembly.add_answer_fields(self._added.join())
         if self._stop == "length":
             events.append(Custom(name="finish_reason", value="length"))
         if self._usage or self._stop:
@@ -100,6 +104,9 @@ class ChunkReader(JSONReader):
         if not self._begun:
             self._begun = True
             self._assembly.begin(chunk.id or "")
+        for name, value in chunk.additional_kwargs.items():
+            if name not in _READ:
+                self._added.add({name: value})
         if thought := chunk.additional_kwargs.get("reasoning_content"):
             self._assembly.reasoning(mark_halves(str(thought)))
         if isinstance(chunk.content, str):
@@ -142,7 +149,7 @@ class ChunkReader(JSONReader):
             return
         block_fields, self._thought = self._thought[1], None
         if len(block_fields) > 1:
-            self._assembly.sign(PROVIDER, orjson.dumps(block_fields, default=str).decode())
+            self._assembly.add_thought_fields(block_fields)
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:

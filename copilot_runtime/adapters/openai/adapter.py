@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
@@ -19,11 +20,7 @@ from copilot_runtime.adapters.openai.request import (
     RequestOptions,
     build_body,
 )
-from copilot_runtime.adapters.openai.responses import (
-    SIGNER,
-    ResponseEventReader,
-    build_response_body,
-)
+from copilot_runtime.adapters.openai.responses import ResponseEventReader, build_response_body
 from copilot_runtime.adapters.openai.stream import CompletionReader
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import JSONReader, ProviderRequest, encode_body
@@ -137,7 +134,6 @@ class OpenAIAdapter(HTTPAdapter):
             ),
             parallel_tool_calls=parallel_tool_calls,
             reasoning_summary=reasoning_summary,
-            signer=_signer(preset, api),
         )
 
     async def _prepare(
@@ -145,16 +141,16 @@ class OpenAIAdapter(HTTPAdapter):
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
         build = build_body if self.api == "chat" else build_response_body
-        content = build(request, model, self.options, capabilities, context_tokens)
+        route = self._route
+        if route is None or route.service.model != model:
+            route = await self._find_route(model)
+        service = route.service
+        origin = service.origin
+        content = build(request, model, self.options, capabilities, context_tokens, origin)
         body = encode_body(content)
         if self._client is not None:
-            service = self._build_service(model, self._client.api_key)
             exchange = _open_response(self._client, self.api, content, service)
         else:
-            route = self._route
-            if route is None or route.service.model != model:
-                route = await self._find_route(model)
-            service = route.service
             exchange = self._upstream.post(route.url, body, route.headers)
         return ProviderRequest(
             exchange=exchange,
@@ -167,6 +163,8 @@ class OpenAIAdapter(HTTPAdapter):
 
     async def _find_route(self, model: str) -> _Route:
         """Return the route to a model, which is kept for the next request if the key is fixed."""
+        if self._client is not None:
+            return _Route(self._build_service(model, self._client.api_key), "", {})
         authorization = await self._auth.authorize()
         service = self._build_service(model, authorization.secret)
         url = self._auth.url(_PATHS[self.api], model)
@@ -177,7 +175,8 @@ class OpenAIAdapter(HTTPAdapter):
         return self._route
 
     def _build_service(self, model: str, secret: str | None) -> Service:
-        return Service(self.options.preset.name, model, secret, _FORMATS[self.api])
+        origin = name_origin(self.api, self._find_url(model), model)
+        return Service(self.options.preset.name, model, secret, _FORMATS[self.api], origin)
 
     def _name_provider(self) -> str:
         return self.options.preset.adapter
@@ -194,7 +193,7 @@ class OpenAIAdapter(HTTPAdapter):
     def _new_reader(self, request: ChatRequest, service: Service) -> JSONReader:
         provider = self.options.preset.adapter
         if self.api == "chat":
-            return CompletionReader(request, service, provider=provider, signer=self.options.signer)
+            return CompletionReader(request, service, provider=provider)
         return ResponseEventReader(request, service, provider=provider)
 
 
@@ -209,9 +208,3 @@ def _open_response(
 
     endpoint: Any = client.chat.completions if api == "chat" else client.responses
     return open_sdk_response(endpoint.with_streaming_response.create(**body), openai, service)
-
-
-def _signer(preset: Preset, api: Api) -> str:
-    if api == "responses":
-        return SIGNER
-    return preset.adapter if preset.wants_thoughts else ""

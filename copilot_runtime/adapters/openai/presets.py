@@ -28,7 +28,6 @@ DEEPSEEK = Preset(
     base_url="https://api.deepseek.com/v1",
     model="deepseek-chat",
     key_variable="DEEPSEEK_API_KEY",
-    wants_thoughts=True,
 )
 deepseek = partial(OpenAIAdapter, preset=DEEPSEEK)
 

@@ -15,6 +15,7 @@ from copilot_runtime.adapters.history import (
     find_last_turn,
     fit_history,
 )
+from copilot_runtime.adapters.openai.answers import Answers
 from copilot_runtime.adapters.openai.content import build_content, encode_result
 from copilot_runtime.adapters.parameters import has_values
 from copilot_runtime.adapters.tools import build_tools, required_tool
@@ -58,8 +59,6 @@ class Preset:
     """It requires instructions first, a model message after each result, and the user's last."""
     call_id_length: int | None = None
     """The exact length of call ids, which are letters and digits."""
-    wants_thoughts: bool = False
-    """The model's reasoning is sent back to it, with the calls that followed."""
     routes_by_deployment: bool = False
     """With an `api_version`, the model is a part of the address."""
 
@@ -98,8 +97,6 @@ class RequestOptions:
     """The default for requests with actions; None: the field is omitted."""
     reasoning_summary: ReasoningSummary | None = None
     """The length of reasoning summaries; None: no summaries."""
-    signer: str = ""
-    """The provider whose signed reasoning is sent back; empty: none."""
 
 
 _LONGEST_ID = 40
@@ -113,17 +110,21 @@ def build_body(
     options: RequestOptions,
     capabilities: CapabilityFilter,
     context_tokens: int,
+    origin: str = "",
 ) -> JsonObject:
-    """Return the body of the request, with its keys in the order of the Node runtime."""
+    """Return the body of the request, with its keys in the order of the Node runtime.
+
+    Answers of the service of `origin` have the fields that it added to them.
+    """
     parameters = select_parameters(request, model, options, capabilities)
     preset = options.preset
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
     tools = [] if silent else build_tools(request.actions)
-    items = fit_history(request, tools, context_tokens, options.signer, capabilities)
+    items = fit_history(request, tools, context_tokens, origin, capabilities)
     body: JsonObject = {
         "model": model,
         "stream": True,
-        "messages": _encode_messages(items, model, options, capabilities),
+        "messages": _encode_messages(items, model, options, capabilities, request, origin),
     }
     if preset.asks_for_usage:
         body["stream_options"] = {"include_usage": True}
@@ -197,35 +198,33 @@ def _encode_messages(
     model: str,
     options: RequestOptions,
     capabilities: CapabilityFilter,
+    request: ChatRequest,
+    origin: str,
 ) -> list[JsonObject]:
     """Return the messages, each call as a message right before its result, as in Node.
 
-    Every provider accepts that order, and a history cut at any message remains valid.
+    Every provider accepts that order, and a history cut at any message remains valid. Only an
+    answer to which the service added fields is one message, as `Answers` has it.
     """
-    messages: list[JsonObject] = []
-    thought = ""
+    answers = Answers(request.messages, origin)
     for at, item in enumerate(items):
         match item:
+            case TextMessage(role="assistant") if not item.parts:
+                answers.say(item)
             case TextMessage() | ImageMessage():
                 if isinstance(item, TextMessage) and not item.parts:
                     content = item.content
                 else:
                     is_new = at >= find_last_turn(items)
                     content = build_content(item, capabilities, new=is_new)
-                role = choose_role(item, options.preset, model)
-                messages.append({"role": role, "content": content})
+                answers.add({"role": choose_role(item, options.preset, model), "content": content})
             case Thought():
-                thought = item.content
-                continue
+                answers.think(item)
             case ToolExchange():
-                pair = _encode_exchange(item, options.preset.call_id_length, capabilities)
-                if thought:
-                    pair[0]["reasoning_content"] = thought
-                messages += pair
-                continue  # one thought may come before several calls
+                answers.call(item, *_encode_exchange(item, options.preset, capabilities))
             case _:
                 assert_never(item)
-        thought = ""
+    messages = answers.finish()
     return _in_strict_order(messages) if options.preset.strict_order else messages
 
 
@@ -254,22 +253,21 @@ def _in_strict_order(messages: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def _encode_exchange(
-    exchange: ToolExchange, id_length: int | None, capabilities: CapabilityFilter
-) -> list[JsonObject]:
-    """Return a call, its result, and a message of the user with the images in the result."""
-    call, id = exchange.call, encode_call_id(exchange, id_length)
+    exchange: ToolExchange, preset: Preset, capabilities: CapabilityFilter
+) -> tuple[JsonObject, list[JsonObject]]:
+    """Return a call, and the messages of its result: one of the user has the images in it."""
+    call, id = exchange.call, encode_call_id(exchange, preset.call_id_length)
     function = {"name": call.name, "arguments": call.arguments}
-    tool_call = {"id": id, "type": "function", "function": function}
     text, images = encode_result(exchange, capabilities)
-    return [
-        {"role": "assistant", "tool_calls": [tool_call], "content": None},
-        {"role": "tool", "content": text, "tool_call_id": id},
-        *([{"role": "user", "content": images}] if images else []),
-    ]
+    result: JsonObject = {"role": "tool", "content": text, "tool_call_id": id}
+    shown = [{"role": "user", "content": images}] if images else []
+    return {"id": id, "type": "function", "function": function}, [result, *shown]
 
 
 def encode_call_id(exchange: ToolExchange, length: int | None = None) -> str:
-    """Return a call id that the service accepts: that of another provider may be hashed."""
+    """Return a call id that the service accepts: that of another service may be hashed."""
+    if own := exchange.service_id:
+        return own
     id = exchange.call.id
     fits = length is None or (len(id) == length and id.isascii() and id.isalnum())
     if fits and len(id) <= _LONGEST_ID:

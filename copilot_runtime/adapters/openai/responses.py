@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never, cast
 
-import orjson
-
+from copilot_runtime.adapters.added_fields import read_fields, select_own_fields
 from copilot_runtime.adapters.attachments import (
     Media,
     add_types,
@@ -62,20 +61,21 @@ def build_response_body(
     options: RequestOptions,
     capabilities: CapabilityFilter,
     context_tokens: int,
+    origin: str = "",
 ) -> JsonObject:
-    """Return the body of the request."""
+    """Return the body of the request; encrypted reasoning is that of the service of `origin`."""
     parameters = select_parameters(request, model, options, capabilities)
     # by default a tool is strict, and its schema is altered
     tools = [{**_flatten(tool), "strict": False} for tool in build_tools(request.actions)]
     choice = build_tool_choice(parameters, options.preset.required) if tools else None
     reasoning = _reasoning(parameters, model, options)
     answer_format = build_response_format(parameters)
-    items = fit_history(request, tools, context_tokens, options.signer, capabilities)
+    items = fit_history(request, tools, context_tokens, origin, capabilities)
     body: JsonObject = {
         "model": model,
         "stream": True,
         "store": False,
-        "input": _encode_input(items, model, options, capabilities),
+        "input": _encode_input(items, model, options, capabilities, origin),
         "tools": tools or None,
         "tool_choice": _flatten(choice) if isinstance(choice, dict) else choice,
         "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,
@@ -106,6 +106,7 @@ def _encode_input(
     model: str,
     options: RequestOptions,
     capabilities: CapabilityFilter,
+    origin: str,
 ) -> list[JsonObject]:
     encoded: list[JsonObject] = []
     turn = find_last_turn(items)
@@ -114,7 +115,7 @@ def _encode_input(
             case TextMessage() | ImageMessage():
                 content = encode_content(item, _encode, "input_text", capabilities, new=at >= turn)
                 role = choose_role(item, options.preset, model)
-                encoded.append({"role": role, "content": content})
+                encoded.append({**_text_fields(item, origin), "role": role, "content": content})
             case ToolExchange():
                 encoded += _encode_exchange(item, capabilities)
             case Thought():
@@ -124,12 +125,19 @@ def _encode_input(
     return encoded
 
 
+def _text_fields(message: TextMessage | ImageMessage, origin: str) -> JsonObject:
+    if isinstance(message, TextMessage) and message.extra:
+        return select_own_fields(read_fields(message, origin) or {})
+    return {}
+
+
 def _encode_exchange(exchange: ToolExchange, capabilities: CapabilityFilter) -> list[JsonObject]:
     call, id = exchange.call, encode_call_id(exchange)
     encode = partial(encode_for_service, capabilities, _encode)
     parts = build_result_parts(exchange.result, encode)
     return [
         {
+            **exchange.own_fields,
             "type": "function_call",
             "call_id": id,
             "name": call.name,
@@ -144,15 +152,11 @@ def _encode_exchange(exchange: ToolExchange, capabilities: CapabilityFilter) -> 
 
 
 def _encode_thought(thought: Thought) -> list[JsonObject]:
-    """Return the reasoning item in the signature: its id and its encrypted content."""
-    try:
-        id, encrypted = orjson.loads(thought.signature)
-    except ValueError:  # not written by this adapter
+    """Return the reasoning item, with its id and its encrypted content."""
+    if "encrypted_content" not in thought.fields:  # altered by a client
         return []
     summary = [{"type": "summary_text", "text": thought.content}] if thought.content else []
-    return [
-        {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted},
-    ]
+    return [{**thought.own_fields, "type": "reasoning", "summary": summary}]
 
 
 def _encode(media: Media) -> JsonObject | str:
@@ -180,10 +184,15 @@ def _encode_document(media: Media) -> JsonObject:
     return {"type": "input_file", "filename": filename, "file_data": build_data_url(media)}
 
 
-SIGNER = "openai"
-"""The signer of reasoning. A signature is JSON with a reasoning item's id and encrypted text."""
-
 _STOPS = {"max_output_tokens": "length"}
+
+_MESSAGE = frozenset({"content", "id", "role", "status", "type"})
+_CALL = frozenset({"arguments", "call_id", "id", "name", "output", "status", "type"})
+"""The fields of items that are read; others, such as `phase`, are sent back."""
+
+
+def _find_fields(item: JsonObject, standard: frozenset[str]) -> JsonObject:
+    return {name: item[name] for name in item.keys() - standard if item[name] is not None}
 
 
 class ResponseEventReader(JSONReader):
@@ -260,7 +269,8 @@ class ResponseEventReader(JSONReader):
             at, arguments = event["output_index"], item.get("arguments") or ""
             if arguments:
                 self._read_items.add(at)
-            self._assembly.call(at, item.get("call_id") or "", item["name"], arguments)
+            added = _find_fields(item, _CALL)
+            self._assembly.call(at, item.get("call_id") or "", item["name"], arguments, added)
 
     def _arguments(self, event: JsonObject) -> None:
         if delta := event["delta"]:
@@ -274,12 +284,14 @@ class ResponseEventReader(JSONReader):
             self._take_item(item, at)
         if item["type"] == "reasoning":
             if encrypted := item.get("encrypted_content"):
-                value = orjson.dumps([item["id"], encrypted]).decode()
-                self._assembly.sign(SIGNER, value)
+                added = {"id": item["id"], "encrypted_content": encrypted}
+                self._assembly.add_thought_fields(added)
             self._assembly.end_block()
         elif item["type"] == "function_call":
             self._assembly.end_call(at)
         elif item["type"] == "message":
+            if added := _find_fields(item, _MESSAGE):
+                self._assembly.add_text_fields(added)
             self._assembly.end_block()
 
     def _take_item(self, item: JsonObject, at: int) -> None:

@@ -4,10 +4,14 @@ https://platform.openai.com/docs/api-reference/chat-streaming. A complete `chat.
 as one chunk, because some proxies ignore `stream`.
 """
 
+from typing import Any
+
 import orjson
 
+from copilot_runtime.adapters.added_fields import FieldPieces
 from copilot_runtime.adapters.attachments import image_activity_from_url
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.openai.answers import NAMES, THOUGHTS
 from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
@@ -15,6 +19,20 @@ from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
 from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span
+
+_READ = frozenset(
+    {
+        *("annotations", "audio", "content", "function_call", "images", "name", "refusal"),
+        *("role", "tool_call_id", "tool_calls"),
+        "executed_tools",  # Groq
+        *("context", "end_turn"),  # Azure
+        *("audio_content", "logprobs", "obfuscation", "token_id", "token_ids", "type"),
+    }
+)
+"""The fields of a message that are read, or that are in responses only; others are sent back."""
+_CALL = frozenset({"function", "id", "index", "type"})
+_FUNCTION = frozenset({"arguments", "index", "name"})
+"""The same for a call."""
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Stop reasons of compatible servers → OpenAI's."""
@@ -27,21 +45,20 @@ _FAILED = {
 
 
 class CompletionReader(JSONReader):
-    """Reads one response of `provider`, a name in `ADAPTERS`.
+    """Reads one response of `provider`, a name in `ADAPTERS`."""
 
-    With `signer`, its reasoning is signed with that provider's name.
-    """
-
-    def __init__(
-        self, request: ChatRequest, service: Service, *, provider: str, signer: str = ""
-    ) -> None:
+    def __init__(self, request: ChatRequest, service: Service, *, provider: str) -> None:
         super().__init__(request, service)
         self._provider = provider
-        self._signer = signer
         self._begun = False
         self._response: JsonObject = {}
         """The first chunk of the response."""
         self._thinks = False
+        self._names: dict[str, None] = {}
+        """Those of `THOUGHTS` in which reasoning has come."""
+        self._added = FieldPieces()
+        """Other fields that the service has added to the message."""
+        self._called = False
         self._usage: JsonObject | None = None
         self._refused = False
 
@@ -54,6 +71,8 @@ class CompletionReader(JSONReader):
         """Return the remaining events, and the `Usage` if there are counts or a stop reason."""
         events = self._assembly.events = []
         self._assembly.end()  # some send more chunks after the finish reason
+        if self._added and (added := self._join_fields()):
+            self._assembly.add_answer_fields(added)
         if self._usage is None and self._stop in ("stop", "tool_calls"):
             return events
         return [*events, build_usage(self._model, self._provider, self._usage, self._stop)]
@@ -93,6 +112,8 @@ class CompletionReader(JSONReader):
         if thought and isinstance(thought, str):
             self._thinks = True
             assembly.reasoning(thought)
+        if not _READ.issuperset(delta):
+            self._take_fields(delta, thought)
         if self._thinks and (delta.get("content") or delta.get("tool_calls")):
             self._end_thought()
         if content := delta.get("content"):
@@ -119,12 +140,16 @@ class CompletionReader(JSONReader):
                     self._assembly.reasoning(str(text))
 
     def _take_call(self, call: JsonObject) -> None:
+        self._called = True
         function = call.get("function") or {}
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):  # Ollama once sent the object itself
             arguments = orjson.dumps(arguments).decode()
+        added: JsonObject | None = None
+        if not _CALL.issuperset(call) or not _FUNCTION.issuperset(function):
+            added = _added_call_fields(call, function)
         self._assembly.call(
-            call.get("index"), call.get("id") or "", function.get("name") or "", arguments
+            call.get("index"), call.get("id") or "", function.get("name") or "", arguments, added
         )
 
     def _take_image(self, url: str) -> None:
@@ -132,10 +157,32 @@ class CompletionReader(JSONReader):
         self._assembly.end_block()
         self._assembly.events.append(image_activity_from_url(url))
 
+    def _take_fields(self, delta: JsonObject, thought: Any) -> None:
+        """Keep the fields that the service has added to the message."""
+        for name, value in delta.items():
+            if name in _READ or value is None:
+                continue
+            if value and value == thought and name in THOUGHTS:
+                self._names[name] = None
+            else:
+                self._added.add({name: value})
+
+    def _join_fields(self) -> JsonObject:
+        """Return the fields for the whole answer.
+
+        An empty thought is one of them if calls followed: DeepSeek refuses calls without one.
+        https://api-docs.deepseek.com/guides/thinking_mode
+        """
+        return {
+            name: value
+            for name, value in self._added.join().items()
+            if name not in self._names
+            and (value not in ("", [], {}) or (self._called and name in THOUGHTS))
+        }
+
     def _end_thought(self) -> None:
         self._thinks = False
-        if self._signer:
-            self._assembly.sign(self._signer, "unsigned")
+        self._assembly.add_thought_fields({NAMES: [*self._names]})
 
     def _finish(self, reason: str) -> None:
         if reason == "content_filter":
@@ -153,6 +200,14 @@ class CompletionReader(JSONReader):
         if usage := chunk.get("usage") or groq.get("usage"):
             self._usage = usage  # some count in every chunk, and the last one counts all
             self._model = chunk.get("model") or self._model
+
+
+def _added_call_fields(call: JsonObject, function: JsonObject) -> JsonObject:
+    """Return the fields that the service has added to a call, and to its function."""
+    added = {name: call[name] for name in call if name not in _CALL and call[name] is not None}
+    if inner := {name: function[name] for name in function if name not in _FUNCTION}:
+        added["function"] = inner
+    return added
 
 
 def build_usage(

@@ -56,8 +56,12 @@ class OpenAIFake(HttpFake):
         yield _chunk({"role": "assistant", "content": ""})
         for step in steps:
             match step:
-                case fakes.Think(text):
-                    yield _chunk({"reasoning_content": text})
+                case fakes.Think(text, signature):
+                    if text:
+                        yield _chunk({"reasoning_content": text})
+                    if signature:
+                        detail = {"type": "reasoning.encrypted", "data": signature, "index": 0}
+                        yield _chunk({"reasoning_details": [detail]})
                 case fakes.Say(text):
                     yield _chunk({"content": text})
                 case fakes.Refuse(text):
@@ -122,8 +126,8 @@ def _heard(message: Any) -> Iterator[Heard]:
     role = message["role"]
     if role in ("system", "developer"):
         role = "instructions"
-    if thought := message.get("reasoning_content"):
-        yield Heard(role=role, thought=thought)
+    for detail in message.get("reasoning_details", ()):
+        yield Heard(role=role, thought=detail["data"])
     for call in message.get("tool_calls", ()):
         function = call["function"]
         arguments = json.loads(function["arguments"])

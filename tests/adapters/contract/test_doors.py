@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings, action
+from copilot_runtime.testing import Client
 from tests.adapters.asking import called_in, messages_in, sent_back
 from tests.adapters.contract.fakes import (
     CallArgs,
@@ -15,6 +16,7 @@ from tests.adapters.contract.fakes import (
     Say,
     Step,
     Stop,
+    Think,
     needs,
 )
 from tests.wire.client import PLAIN, browser_action, chat, client_of, user
@@ -80,6 +82,18 @@ async def test_an_ag_ui_client_gets_a_call_and_its_follow_up_in_one_run(fake: Fa
     assert called_in(events) == [("paint", {"color": "red"})]
     assert (results, text_of(events)) == (["painted red"], "Done.")
     assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_v1_page_loses_no_signature_of_a_stored_thread(fake: Fake):
+    needs(fake, "reasoning", "signatures", "calls")
+    fake.plays(Think("Hm."), Think("", "c2lnLTE="), *ONE_CALL)
+    fake.plays(Say("Done."), Stop())
+    async with Client(runtime_of(fake, actions=[paint]), protocol="graphql") as page:
+        await page.say("Red!")
+
+    heard = fake.asked[-1].messages
+    kinds = [one.thought or (one.call and "call") or one.text for one in heard]
+    assert kinds == ["Red!", "c2lnLTE=", "call", "painted red"]
 
 
 async def test_calls_in_turns_reach_a_v1_client_whole(fake: Fake):

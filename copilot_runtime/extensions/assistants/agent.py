@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from copilot_runtime.agents.direct import DirectAgent
@@ -41,15 +40,18 @@ from copilot_runtime.extensions.assistants.delegation import (
     PROMPT_PREFIX,
     RUN_HANDOFF,
     RUN_SUB_AGENT,
+    allows,
     build_handoff,
     build_lists,
     build_sub_agents,
     follow_handoffs,
+    list_sub_agents,
+    list_successors,
     read_switch,
     show_sub_agents,
 )
 from copilot_runtime.extensions.assistants.folder import AssistantFolder
-from copilot_runtime.extensions.assistants.limits import CallLimiter
+from copilot_runtime.extensions.assistants.limits import CallLimiter, LimitedAdapter
 from copilot_runtime.extensions.assistants.template import render_template
 from copilot_runtime.extensions.assistants.window import BudgetWindow
 from copilot_runtime.extensions.knowledge.memory.window import find_rules
@@ -75,6 +77,8 @@ class _Scope(NamedTuple):
     definitions: Mapping[str, AssistantDefinition]
     """The assistants at the start of the run: changed files take effect in the next run."""
     limiter: CallLimiter
+    adapter: Adapter
+    """Counts the requests of the run."""
 
 
 class AssistantAgent(Agent):
@@ -143,8 +147,8 @@ class AssistantAgent(Agent):
         definition = definitions.get(self.name)
         if definition is not None and definition.idempotent:
             return True
-        team = _list_successors(self.name, definitions)
-        return not any(_list_sub_agents(one, definitions) for one in team)
+        team = list_successors(self.name, definitions)
+        return not any(list_sub_agents(one, definitions) for one in team)
 
     def check(self, run: RunInput) -> None:
         """Raise the adapter's errors that need no request, such as a missing key."""
@@ -164,7 +168,8 @@ class AssistantAgent(Agent):
         definitions = await self.folder.select(run.user)
         definition = _find(definitions, self.name)
         limiter = CallLimiter(definition.max_calls, definition.max_parallel, self.action_timeout)
-        async with aclosing(self._converse(run, self.name, _Scope(definitions, limiter))) as events:
+        scope = _Scope(definitions, limiter, LimitedAdapter(self.adapter, definition))
+        async with aclosing(self._converse(run, self.name, scope)) as events:
             async for event in events:
                 yield event
 
@@ -204,7 +209,7 @@ class AssistantAgent(Agent):
         self, run: RunInput, definition: AssistantDefinition, scope: _Scope, depth: int
     ) -> Events:
         """Yield the answer of one assistant, with the start and end of each sub-agent."""
-        sub_agents = {} if depth >= _MAX_DEPTH else _list_sub_agents(definition, scope.definitions)
+        sub_agents = {} if depth >= _MAX_DEPTH else list_sub_agents(definition, scope.definitions)
         usage: dict[str, list[Usage]] = {}
 
         async def ask(other: AssistantDefinition, prompt: str, context: ActionContext) -> str:
@@ -305,7 +310,7 @@ class AssistantAgent(Agent):
         if definition.budget:
             window = BudgetWindow(definition.budget, rules=self.window_rules, name=definition.name)
         return DirectAgent(
-            self.adapter,
+            scope.adapter,
             instructions=write_instructions,
             parameters=parameters,
             max_turns=definition.max_turns,
@@ -349,29 +354,6 @@ def _find(definitions: Mapping[str, AssistantDefinition], name: str) -> Assistan
         raise AgentNotFound(name, definitions) from None
 
 
-def _list_sub_agents(
-    definition: AssistantDefinition, definitions: Mapping[str, AssistantDefinition]
-) -> Mapping[str, AssistantDefinition]:
-    """Return the assistants that an assistant may call as sub-agents."""
-    if not _allows(definition, RUN_SUB_AGENT):
-        return {}
-    return {name: one for name, one in definitions.items() if one.infer and name != definition.name}
-
-
-def _list_successors(
-    name: str, definitions: Mapping[str, AssistantDefinition]
-) -> Sequence[AssistantDefinition]:
-    """Return an assistant and all assistants that can be reached from it by hand-offs."""
-    team: dict[str, AssistantDefinition] = {}
-    names = [name]
-    while names:
-        definition = definitions.get(name := names.pop())
-        if definition is not None and name not in team:
-            team[name] = definition
-            names.extend(handoff.agent for handoff in definition.handoffs)
-    return [*team.values()]
-
-
 def _waits_for_somebody(turn: Sequence[Event], new: Sequence[Message]) -> bool:
     """Return whether the run must wait for the browser or for a person's answer."""
     calls = {one.id for one in new if isinstance(one, ActionExecutionMessage)}
@@ -391,9 +373,5 @@ def _select_actions(actions: Sequence[Action], definition: AssistantDefinition) 
         action
         for action in actions
         if action.name not in _DELEGATION
-        and (action.in_browser or action.is_drawing or _allows(definition, action.name))
+        and (action.in_browser or action.is_drawing or allows(definition, action.name))
     ]
-
-
-def _allows(definition: AssistantDefinition, name: str) -> bool:
-    return definition.tools is None or any(fnmatchcase(name, one) for one in definition.tools)

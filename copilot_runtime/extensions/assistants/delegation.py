@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from copilot_runtime.actions.execute import parse_failure
@@ -180,6 +181,34 @@ def follow_handoffs(
                 id = f"{PROMPT_PREFIX}{message.id}"
                 waiting.append(TextMessage(id=id, role="user", content=switch.prompt))
     return current, [*read, *waiting]
+
+
+def list_sub_agents(
+    definition: AssistantDefinition, definitions: Mapping[str, AssistantDefinition]
+) -> Mapping[str, AssistantDefinition]:
+    """Return the assistants that an assistant may call as sub-agents."""
+    if not allows(definition, RUN_SUB_AGENT):
+        return {}
+    return {name: one for name, one in definitions.items() if one.infer and name != definition.name}
+
+
+def list_successors(
+    name: str, definitions: Mapping[str, AssistantDefinition]
+) -> Sequence[AssistantDefinition]:
+    """Return an assistant and all assistants that can be reached from it by hand-offs."""
+    team: dict[str, AssistantDefinition] = {}
+    names = [name]
+    while names:
+        definition = definitions.get(name := names.pop())
+        if definition is not None and name not in team:
+            team[name] = definition
+            names.extend(handoff.agent for handoff in definition.handoffs)
+    return [*team.values()]
+
+
+def allows(definition: AssistantDefinition, name: str) -> bool:
+    """Return whether an assistant may call the tool of that name."""
+    return definition.tools is None or any(fnmatchcase(name, one) for one in definition.tools)
 
 
 def read_switch(message: ResultMessage) -> Switch | None:

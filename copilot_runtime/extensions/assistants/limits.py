@@ -1,4 +1,4 @@
-"""Limits the number of an assistant's tool calls: concurrent ones, and the total."""
+"""Limits of an assistant's run: concurrent and total tool calls, and requests to models."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,9 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from copilot_runtime.adapters.assembly import MAX_CALLS
+from copilot_runtime.adapters.context_window import WrapperAdapter
 from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.events import Events
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.extensions.assistants.definition import AssistantDefinition
 
 
 class CallLimiter:
@@ -60,3 +64,33 @@ class CallLimiter:
                 f"There were {self._max_calls} calls of tools in this run, the most by "
                 "`max_calls`. Answer with what there is."
             )
+
+
+class LimitedAdapter(WrapperAdapter):
+    """Counts the requests to models in one run of an assistant, including those of sub-agents.
+
+    A run that keeps `max_calls` cannot reach the limit: a call causes at most two requests, the
+    first one of a sub-agent and the one with its result. Each request beyond raises
+    `LimitExceeded`, so a model that only calls sub-agents ends the run, not only the innermost one.
+    """
+
+    def __init__(self, adapter: Adapter, definition: AssistantDefinition) -> None:
+        super().__init__(adapter)
+        self._definition = definition
+        self._max_requests = (
+            definition.max_turns + definition.continuations + 2 * definition.max_calls
+        )
+        self._requests = 0
+
+    def stream(self, request: ChatRequest) -> Events:
+        """Yield the events of the adapter. Raises `LimitExceeded`, and the adapter's errors."""
+        if self._requests >= self._max_requests:
+            one = self._definition
+            raise LimitExceeded(
+                f"The assistant {one.name!r} and its sub-agents sent {self._requests} requests to "
+                f"models in one run, the most by its `max_turns` ({one.max_turns}) and `max_calls` "
+                f"({one.max_calls}).",
+                hint=f"Look at what sub-agents call, or raise max_calls in {one.name}.agent.md.",
+            )
+        self._requests += 1
+        return self.adapter.stream(request)

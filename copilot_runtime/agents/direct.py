@@ -28,7 +28,7 @@ from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, 
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, SupportsStream
-from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.agent import TOOL_CAPABILITIES, Agent
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message, new_id
@@ -37,6 +37,9 @@ from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInp
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, ToolsRefused
 from copilot_runtime.telemetry.span import NO_SPAN
+
+_CAPABILITIES = {**TOOL_CAPABILITIES, "humanInTheLoop": {"supported": True}}
+_STATE_CAPABILITIES = {**_CAPABILITIES, "state": {"snapshots": True, "deltas": True}}
 
 
 class DirectAgent(Agent):
@@ -88,6 +91,7 @@ class DirectAgent(Agent):
         self.retriever = retriever
         self.files = files
         self._models_without_tools: set[str | None] = set()
+        self.capabilities = _STATE_CAPABILITIES if shared_state else _CAPABILITIES
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that need no request."""

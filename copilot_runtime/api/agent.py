@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from copilot_runtime.api.events import Events
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 
 DEFAULT_AGENT = "default"
 """The name of the agent that answers if the client names none."""
+
+TOOL_CAPABILITIES: Mapping[str, Any] = {"tools": {"supported": True, "clientProvided": True}}
+"""`Agent.capabilities` of an agent that calls actions of the server and of the page."""
+
+APPROVAL_CAPABILITIES: Mapping[str, Any] = {
+    **TOOL_CAPABILITIES,
+    "humanInTheLoop": {"supported": True, "approvals": True, "interrupts": True},
+}
+"""The same of an agent that asks a person before some of its calls."""
 
 HistoryOwner = Literal["client", "server"]
 """The source of the history that an agent gets: the client's messages, or the stored thread."""
@@ -48,6 +58,9 @@ class Agent:
     executes_actions: bool = False
     """Whether it executes server actions itself and continues with the model. Other agents end
     their turn at such a call."""
+    capabilities: Mapping[str, Any] = MappingProxyType({})
+    """What it supports, as the categories of AG-UI's `AgentCapabilities`, for `useCapabilities()`.
+    A category or field that is missing is unknown. https://docs.ag-ui.com/concepts/capabilities"""
 
     def run(self, run: "RunInput") -> Events:
         """Answer one request.

@@ -1,14 +1,17 @@
 """Every operation, as a route, in an envelope and as a resource, and who else is at that URL."""
 
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from starlette.requests import HTTPConnection, Request
 
-from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.api.events import Event
 from tests.in_one_test import in_one_test, in_sum
 from tests.wire.client import HEADERS, chat
 from tests.wire_agui.http import Browser, run_input, text_of
@@ -43,6 +46,33 @@ async def test_info_is_told_in_both_ways() -> None:
     assert by_route.json()["agents"]["default"]["name"] == "default"
     assert by_route.json()["threadEndpoints"]["mutations"] is True
     assert "licenseStatus" not in by_route.json()
+
+
+async def test_info_has_the_capabilities_of_each_agent() -> None:
+    class Searcher:
+        capabilities: ClassVar[Mapping[str, Any]] = {"reasoning": {"supported": True}}
+
+        async def run(self, run: RunInput) -> AsyncIterator[Event]:
+            for event in say("Found."):
+                yield event
+
+    def talk(run: RunInput) -> str:
+        return "Hello."
+
+    async with browsing(agents={"searcher": Searcher(), "talk": talk}) as browser:
+        agents = (await browser.ask("GET", "/info")).json()["agents"]
+
+    streams = {"transport": {"streaming": True}}
+    assert {name: agent["capabilities"] for name, agent in agents.items()} == {
+        "default": {
+            **streams,
+            "tools": {"supported": True, "clientProvided": True},
+            "humanInTheLoop": {"supported": True},
+            "state": {"snapshots": True, "deltas": True},
+        },
+        "searcher": {**streams, "reasoning": {"supported": True}},
+        "talk": streams,
+    }
 
 
 async def test_a_run_is_the_same_by_a_route_in_an_envelope_and_as_the_body_itself() -> None:

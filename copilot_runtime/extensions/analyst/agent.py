@@ -9,7 +9,7 @@ from pathlib import Path
 from copilot_runtime.actions.execute import execute
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.agent import APPROVAL_CAPABILITIES, Agent
 from copilot_runtime.api.events import (
     ActionExecutionResult,
     Event,
@@ -68,6 +68,7 @@ class AnalystAgent(Agent):
     """
 
     has_data = True
+    capabilities = APPROVAL_CAPABILITIES
 
     def __init__(
         self,

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.agent import TOOL_CAPABILITIES, Agent
 from copilot_runtime.api.events import (
     Event,
     Events,
@@ -149,6 +149,25 @@ class AssistantAgent(Agent):
             return True
         team = list_successors(self.name, definitions)
         return not any(list_sub_agents(one, definitions) for one in team)
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
+        """Whether it delegates or hands off, not to whom: policies may hide those assistants."""
+        definitions = self.folder.definitions
+        definition = definitions.get(self.name)
+        if definition is None:
+            return TOOL_CAPABILITIES
+        delegates = bool(list_sub_agents(definition, definitions))
+        hands_off = bool(definition.handoffs)
+        return {
+            **TOOL_CAPABILITIES,
+            "humanInTheLoop": {"supported": True},
+            "multiAgent": {
+                "supported": delegates or hands_off,
+                "delegation": delegates,
+                "handoffs": hands_off,
+            },
+        }
 
     def check(self, run: RunInput) -> None:
         """Raise the adapter's errors that need no request, such as a missing key."""

@@ -16,7 +16,7 @@ from copilot_runtime.agents.agui_inprocess import (
 )
 from copilot_runtime.agents.instructions import build_system_message
 from copilot_runtime.agui.outcome import AgentFailed
-from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.agent import APPROVAL_CAPABILITIES, Agent
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.run_input import RunInput, wait_for_storage
@@ -41,6 +41,8 @@ class PydanticAIAgent(Agent):
     `requires_approval` asks the person first. `usage_limits` apply to one run. Raises
     `MissingPackage` without the extra `pydantic-ai`.
     """
+
+    capabilities = APPROVAL_CAPABILITIES
 
     def __init__(
         self,

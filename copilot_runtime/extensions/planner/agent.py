@@ -142,6 +142,15 @@ class PlannerAgent(Agent):
         self.max_seconds = max_seconds
         self.description = description
         self._resources = resources
+        self.capabilities = {
+            "tools": {"supported": True, "clientProvided": False},
+            "multiAgent": {"supported": True, "delegation": True},
+            "humanInTheLoop": {
+                "supported": True,
+                "approvals": needs_approval,
+                "interrupts": True,
+            },
+        }
 
     has_plans = True
 

@@ -1,9 +1,10 @@
 """Handlers of the operations that do not start a run; they return a status and a body."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -64,6 +65,8 @@ _REFUSALS: Mapping[Name, str] = {
 
 _RUNS_AT_ONCE = 50
 """Runs of a thread that are encoded before other tasks get a turn; takes some milliseconds."""
+
+logger = logging.getLogger(__name__)
 
 
 class Answers:
@@ -223,8 +226,13 @@ def build_info(
 
 
 def _describe_agent(name: str, agent: Agent) -> dict[str, Any]:
+    own = agent.capabilities
+    if not isinstance(cast("object", own), Mapping):  # an object of the application may have any
+        logger.warning("The `capabilities` of the agent %r are not a mapping: not sent.", name)
+        own = {}
     return {
         "name": name,
         "description": agent.description or "",
         "className": type(agent).__name__,
+        "capabilities": {"transport": {"streaming": True}, **own},
     }

@@ -147,6 +147,10 @@ class AgentInfo(_Model):
     name: str = Field(examples=["default"])
     description: str = Field(examples=["Plans trips."])
     class_name: str = Field(alias="className", examples=["DirectAgent"])
+    capabilities: dict[str, Any] = Field(
+        description="What the agent supports, as AG-UI's `AgentCapabilities`.",
+        examples=[{"transport": {"streaming": True}}],
+    )
 
 
 class Info(BaseModel):

@@ -19,6 +19,7 @@ from copilot_runtime.extensions.frameworks.langgraph.client import LangGraphServ
 from copilot_runtime.extensions.frameworks.langgraph.errors import invalid_response_error
 from copilot_runtime.extensions.frameworks.langgraph.messages import encode_langchain
 from copilot_runtime.extensions.frameworks.langgraph.request import (
+    CAPABILITIES,
     STREAM_MODES,
     Assistant,
     build_headers,
@@ -68,6 +69,7 @@ class LangGraphAgent(Agent):
     """
 
     provider = "langgraph"
+    capabilities = CAPABILITIES
 
     def __init__(
         self,

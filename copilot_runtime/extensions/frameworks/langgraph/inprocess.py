@@ -17,6 +17,7 @@ from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
 from copilot_runtime.extensions.frameworks.langgraph.messages import encode_langchain
 from copilot_runtime.extensions.frameworks.langgraph.request import (
+    CAPABILITIES,
     Assistant,
     merge_config,
     read_interrupts,
@@ -49,6 +50,8 @@ class LangGraphInProcessAgent(Agent):
     shown while they work. Raises `MissingPackage` without the extra `langgraph-inprocess`, and
     `ConfigurationFailed` for a graph without a checkpointer.
     """
+
+    capabilities = CAPABILITIES
 
     def __init__(
         self,

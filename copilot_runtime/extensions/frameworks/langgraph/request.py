@@ -33,6 +33,13 @@ _INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__inter
 
 STREAM_MODES = ("events", "values", "updates", "custom")
 
+CAPABILITIES: Mapping[str, Any] = {
+    "identity": {"type": "langgraph"},
+    "humanInTheLoop": {"supported": True, "interrupts": True, "approveWithEdits": True},
+    "state": {"snapshots": True, "deltas": True, "persistentState": True},
+}
+"""`Agent.capabilities` as in `@ag-ui/langgraph`; the deltas are ours."""
+
 _FORWARDED_HEADERS = "copilotkit_forwarded_headers"
 """Where CopilotKit's Python SDK finds the headers for the requests of a graph to its models."""
 _RESERVED_PREFIXES = ("__", "langgraph_auth", "langgraph_request", "checkpoint_", "x-")

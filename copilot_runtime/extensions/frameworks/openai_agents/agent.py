@@ -20,6 +20,7 @@ from copilot_runtime.agents.agui_inprocess import (
 from copilot_runtime.agents.instructions import build_system_message
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.agent import APPROVAL_CAPABILITIES
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import (
@@ -58,6 +59,8 @@ class OpenAIAgentsAgent(interfaces.Agent):
     Without `tracing`, nothing is sent to OpenAI's traces. Raises `MissingPackage` without the extra
     `openai-agents`.
     """
+
+    capabilities = APPROVAL_CAPABILITIES
 
     def __init__(
         self,

@@ -94,9 +94,10 @@ class CoreSettings(Section):
     )
     realtime_url: str = Field(
         default="",
-        pattern=r"^(off|wss?://\S+)?$",
+        pattern=r"^(off|wss?://\S+|/[^/\s]\S*)?$",
         description="WebSocket URL for CopilotKit's useThreads, such as "
-        "wss://example.com/graphql; off for none. Empty: derived, for clients on this machine.",
+        "wss://example.com/graphql, or its path on the host of the page; off for none. Empty: "
+        "derived, for clients on this machine.",
     )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."

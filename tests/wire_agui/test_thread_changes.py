@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime import CopilotRuntime, RunInput, Settings
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.extensions.access.settings import LimitSettings
@@ -117,15 +117,37 @@ async def test_streams_of_one_user_are_limited_and_those_of_others_are_not() -> 
     assert (refused.status, refused.headers["retry-after"], again) == (429, "30", 200)
 
 
-async def test_sockets_of_one_user_are_limited_too() -> None:
+async def test_a_limit_of_sockets_is_an_answer_in_the_channel_until_there_is_room() -> None:
     settings = Settings(threads="memory", limits=LimitSettings(thread_streams_per_user=1))
     async with browsing(settings=settings, authenticate=by_name) as browser:
-        _, ada = await ask_to_join(browser.signed_in("ada"))
-        _, eve = await ask_to_join(browser.signed_in("eve"))
-        async with socket_of(browser, ada):
-            refusals = [await refuses(browser, token) for token in (ada, eve)]
+        code, ada = await ask_to_join(browser.signed_in("ada"))
+        its, eve = await ask_to_join(browser.signed_in("eve"))
+        async with socket_of(browser, ada) as second:
+            async with socket_of(browser, ada) as first:
+                joined = await join(first, f"user_meta:{code}")
+                refused = await join(second, f"user_meta:{code}")
+                async with socket_of(browser, eve) as other:
+                    hers = await join(other, f"user_meta:{its}")
+            while (again := await join(second, f"user_meta:{code}"))[4]["status"] != "ok":
+                pass
 
-    assert refusals == [403, 0]
+    answers = [answer[4]["status"] for answer in (joined, refused, hers, again)]
+    assert answers == ["ok", "error", "ok", "ok"]
+    assert "You have 1 pages with live thread lists open" in refused[4]["response"]["reason"]
+
+
+async def test_a_page_with_many_agents_is_not_made_to_follow_the_threads_of_each() -> None:
+    def talk(run: RunInput) -> str:
+        return "Hello."
+
+    agents = {f"agent-{number}": talk for number in range(31)}
+    async with browsing(agents=agents) as browser:
+        info = (await browser.ask("GET", "/info")).json()
+        listed = (await browser.ask("GET", "/threads?agentId=agent-1")).json()
+
+    assert (len(info["agents"]), "intelligence" in info, "joinCode" in listed) == (32, True, True)
+    assert "threadEndpoints" not in info
+    assert "threadEndpoints" not in info["singleRoute"]
 
 
 async def reads_list(browser: Browser) -> int:
@@ -229,6 +251,9 @@ NEAR: Mapping[str, str] = {}
 PROXY = {"x-forwarded-host": "chat.example"}
 NAMED = {"host": "chat.example"}
 OURS = "ws://localhost/copilotkit/realtime"
+NEXT = {"x-forwarded-host": "localhost:3000", "x-forwarded-for": "::1"}
+PHONE = {"x-forwarded-host": "localhost:3000", "x-forwarded-for": "203.0.113.9"}
+DIRECT = "ws://127.0.0.1:PORT/copilotkit/realtime"
 THEIRS = "wss://chat.example/api/realtime"
 
 
@@ -238,6 +263,9 @@ THEIRS = "wss://chat.example/api/realtime"
         ("", NEAR, OURS),
         ("", PROXY, None),
         ("", NAMED, None),
+        ("", NEXT, DIRECT),
+        ("", PHONE, None),
+        ("/api/copilotkit", NEXT, "/api/copilotkit/realtime"),
         ("wss://chat.example/api", PROXY, THEIRS),
         ("off", NEAR, None),
     ],
@@ -250,6 +278,7 @@ async def test_sockets_are_offered_on_one_machine_and_where_their_url_is_set(
         info = (await browser.ask("GET", "/info", headers=headers)).json()
         listed = (await browser.ask("GET", "/threads", headers=headers)).json()
 
+    url = url and url.replace("PORT", str(browser.where))
     assert info.get("intelligence") == (url and {"wsUrl": url})
     assert ("joinCode" in listed) is (url is not None)
 

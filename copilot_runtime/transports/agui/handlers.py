@@ -63,6 +63,13 @@ _REFUSALS: Mapping[Name, str] = {
 }
 """Messages for operations that are not available."""
 
+_INSPECTOR_AGENTS = 8
+"""Number of agents above which `/info` leaves out thread endpoints for a page with a socket.
+
+The inspector of CopilotKit would list the threads of each agent, ask for a token for each list, and
+follow each in a socket of its own. `useThreads` takes the endpoints for granted, so only the lists
+that a page shows remain."""
+
 _RUNS_AT_ONCE = 50
 """Runs of a thread that are encoded before other tasks get a turn; takes some milliseconds."""
 
@@ -211,14 +218,16 @@ def build_info(
         "mutations": True,
         "realtimeMetadata": False,  # whether chats are notified of runs
     }
+    offers_lists = not socket_url or len(agents) <= _INSPECTOR_AGENTS
+    endpoints = {"threadEndpoints": threads} if offers_lists else {}
     return {
         "version": __version__,
         "agents": {name: _describe_agent(name, agent) for name, agent in agents.items()},
         "audioFileTranscriptionEnabled": transcription,
         "mode": "sse",
         **({"intelligence": {"wsUrl": socket_url}} if socket_url else {}),
-        "threadEndpoints": threads,
-        "singleRoute": {"resourceOperations": True, "threadEndpoints": threads},
+        **endpoints,
+        "singleRoute": {"resourceOperations": True, **endpoints},
         "suggestions": True,
         **info,
         "telemetryDisabled": True,

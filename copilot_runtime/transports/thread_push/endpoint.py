@@ -13,12 +13,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, ExitStack, aclosing, suppress
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.thread_changes.change import Change, ThreadChange
+from copilot_runtime.security.quota import QuotaExceeded
 from copilot_runtime.threads.store import ThreadQuery
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import WriteTimeout, abort_connection
@@ -45,6 +46,10 @@ seconds."""
 _MOST_MESSAGES = 60
 """Maximum number of a client's messages in `_SILENCE` seconds."""
 
+_SOCKETS_PER_STREAM = 10
+"""How many more sockets than followed lists one user may have: a client whose join is refused keeps
+its socket, and tries again there, but it would open a refused socket again and again."""
+
 _OVERLAP = 60.0
 """Seconds before the token's issue from which changes are resent: the frontend may have read its
 list then."""
@@ -63,6 +68,7 @@ class ThreadSocketEndpoint(Transport):
 
     def __init__(self, services: Services) -> None:
         self._push = services.parts.get(ThreadPush)
+        self._sockets = self._push.streams.widen(_SOCKETS_PER_STREAM)
         self._write_timeout = services.settings.write_timeout
 
     async def accepts(self, request: Request) -> bool:
@@ -75,7 +81,7 @@ class ThreadSocketEndpoint(Transport):
         with ExitStack() as stack:
             try:
                 join = await self._push.tokens.read_token(query.get("join_token", [""])[-1])
-                stack.enter_context(self._push.streams.enter(join.subject))
+                stack.enter_context(self._sockets.enter(join.subject))
             except CopilotError as error:
                 body = error_body(error.code.lower(), error.public, error.code)
                 raise Refusal(error.status_code, body, close=(_POLICY, "Refused")) from error
@@ -96,6 +102,7 @@ class _Socket:
         self._write_timeout = write_timeout
         self._telling: asyncio.Task[None] | None = None
         self._joined: PhoenixMessage | None = None
+        self._is_refused = False
 
     async def run(self) -> None:
         """Serve until the client disconnects, is silent too long, or its token expires."""
@@ -176,8 +183,13 @@ class _Socket:
             abort_connection(self._request.receive)
             return
         except CopilotError as error:
-            logger.warning("A list of threads cannot be followed: %s", error.message)
-            await self._send(reply(join, "error", {"reason": "unavailable"}))
+            if not self._is_refused:  # the client tries again every 30 seconds
+                logger.warning(
+                    "A list of threads cannot be followed: %s %s", error, error.hint or ""
+                )
+            self._is_refused = True
+            reason = error.message if isinstance(error, QuotaExceeded) else "unavailable"
+            await self._send(reply(join, "error", {"reason": reason}))
             return
         with suppress(Exception):
             await self._request.send({"type": "websocket.close", "code": code, "reason": ""})
@@ -185,7 +197,10 @@ class _Socket:
     async def _follow(self, join: PhoenixMessage) -> AsyncGenerator[Sequence[Change], None]:
         """Yield the changes since the client read its list, and then live changes."""
         conversations = self._push.conversations
-        async with conversations.changes.follow(self._join.owner) as reader:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._push.streams.enter(self._join.subject))
+            followed = conversations.changes.follow(self._join.owner)
+            reader = await stack.enter_async_context(followed)
             page = await conversations.list(ThreadQuery(owner=self._join.owner, archived=True))
             await self._send(reply(join, "ok"))
             since = datetime.fromtimestamp(self._join.issued_at - _OVERLAP, UTC)

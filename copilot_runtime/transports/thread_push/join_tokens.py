@@ -38,6 +38,10 @@ class OpenStreams:
         self._open: Counter[str] = Counter()
         self._total = 0
 
+    def widen(self, factor: int) -> "OpenStreams":
+        """Return another counter, with a limit per user that is `factor` times as high."""
+        return OpenStreams(self._most_per_user * factor)
+
     @contextmanager
     def enter(self, subject: str) -> Generator[None]:
         """Count a stream while the context is open. Raises `QuotaExceeded`."""

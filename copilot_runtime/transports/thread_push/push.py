@@ -68,15 +68,38 @@ class ThreadPush:
 
         The URL is only derived for clients on this machine. A remote client may be behind a proxy
         with its own path and scheme, which may not support WebSockets: a setting has the URL then.
+        A page behind a proxy of this machine that rewrites paths, such as that of Next.js, gets
+        the address at which the server listens.
         """
         if self._url:
             return "" if not self.offers_sockets else f"{self._url.rstrip('/')}/{SOCKET}"
         host = request.headers.get("host", "")
         peer = (request.scope.get("client") or ("",))[0] or ""
-        is_near = self._is_own_name(host) and is_loopback(peer)
-        if not is_near or is_forwarded(request.headers):
+        if not self._is_own_name(host) or not is_loopback(peer):
+            return ""
+        if is_forwarded(request.headers):
+            host = self._find_address(request)
+        if not host:
             return ""
         scheme = "wss" if request.scope.get("scheme") == "https" else "ws"
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         path = raw.partition(b"?")[0].decode("latin-1").rstrip("/")
         return f"{scheme}://{host}{path.removesuffix(request.path).rstrip('/')}/{SOCKET}"
+
+    def _find_address(self, request: Request) -> str:
+        """Return the address of this server for a page that a proxy of this machine serves.
+
+        Empty if the page may be elsewhere, or the address is unknown.
+        """
+        headers = request.headers
+        if any(name in headers for name in ("forwarded", "via", "x-real-ip")):
+            return ""
+        clients = headers.get("x-forwarded-for", "127.0.0.1").split(",")
+        if not self._is_own_name(headers.get("x-forwarded-host", "")) or not all(
+            is_loopback(one.strip()) for one in clients
+        ):
+            return ""
+        address, port = request.scope.get("server") or ("", None)
+        if port is None or not is_loopback(address):
+            return ""
+        return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

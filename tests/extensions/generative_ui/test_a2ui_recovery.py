@@ -1,12 +1,21 @@
 """Our own models learn in the same run what is wrong with a surface, and write it again."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from copilot_runtime import RunInput
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
-from copilot_runtime.api.messages import ResultMessage
+from copilot_runtime.api.events import (
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Event,
+    MessagesSnapshot,
+)
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.extensions.generative_ui.options import A2ui, A2uiRecovery
 from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
@@ -135,3 +144,30 @@ async def test_an_error_is_short_whatever_a_model_calls_its_components() -> None
     [refusal] = await results(surface)
     [error] = refusal["errors"]
     assert (error["code"], len(error["message"])) == ("unresolved_child", 500)
+
+
+async def test_a_graph_that_gives_up_leaves_no_result_without_its_call() -> None:
+    """The calls of a graph's inner model are in its stream only, not in its messages."""
+    gave_up = json.dumps({"code": "a2ui_recovery_exhausted", "error": "gave up", "attempts": []})
+
+    async def graph(run: RunInput) -> AsyncIterator[Event]:
+        outer = ActionExecutionMessage(id="outer", name="generate_a2ui", arguments="{}")
+        answer = ResultMessage(id="r", call_id="outer", name="generate_a2ui", result=gave_up)
+        yield ActionExecutionStart(call_id="outer", name="generate_a2ui")
+        yield ActionExecutionEnd(call_id="outer")
+        for event in [*call("render_a2ui", LOST, id="c1"), *call("render_a2ui", LOST, id="c2")]:
+            yield event
+        yield ActionExecutionResult(
+            call_id="outer", name="generate_a2ui", result=gave_up, message_id="r"
+        )
+        yield MessagesSnapshot(messages=[*run.messages, outer, answer])
+        for event in say("Sorry."):
+            yield event
+
+    async with browsing(agents={"graph": graph}, a2ui=A2ui()) as browser:
+        events = (await browser.run(agent="graph")).events()
+        kept = (await browser.ask("GET", "/threads/t/messages")).json()["messages"]
+
+    results = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    assert results == ["outer"]
+    assert [one["toolCallId"] for one in kept if one["role"] == "tool"] == ["outer"]

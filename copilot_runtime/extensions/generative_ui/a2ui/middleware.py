@@ -14,6 +14,7 @@ from copilot_runtime.api.events import (
     ActionExecutionStart,
     Activity,
     Events,
+    MessagesSnapshot,
     RunFinished,
 )
 from copilot_runtime.api.messages import new_uuid
@@ -70,6 +71,7 @@ class SurfaceTracker:
         """Tool names of the rendering calls, by call identifier."""
         self._renders: dict[str, Render] = {}
         """Rendering calls without a result, by call identifier."""
+        self._forgotten: set[str] = set()
         self._surfaces: dict[str, Surface] = {}
         """Surfaces by key, which is a call identifier."""
         self._rejected_key = ""
@@ -133,6 +135,13 @@ class SurfaceTracker:
                     surface.is_painted = True
                 yield activity
 
+    def forget(self, snapshot: MessagesSnapshot) -> None:
+        """Note calls that a snapshot removes from the conversation: they need no result.
+
+        A graph keeps the calls of its inner model only in its stream.
+        """
+        self._forgotten |= self._renders.keys() - {message.id for message in snapshot.messages}
+
     def finish(self) -> Iterator[ActionExecutionResult | Activity]:
         """Yield, at the end of the agent's run, results for the calls without one.
 
@@ -142,12 +151,13 @@ class SurfaceTracker:
             error = render.error
             if error and not render.surface.is_painted and not render.surface.is_failed:
                 yield render.surface.fail(error)
-            yield ActionExecutionResult(
-                call_id=call_id,
-                name=self._names[call_id],
-                result=_write_outcome(render),
-                message_id=new_uuid(),
-            )
+            if call_id not in self._forgotten:
+                yield ActionExecutionResult(
+                    call_id=call_id,
+                    name=self._names[call_id],
+                    result=_write_outcome(render),
+                    message_id=new_uuid(),
+                )
         self._renders.clear()
         yield from self._fail_rest(_NO_RETRY)
 
@@ -268,6 +278,9 @@ class A2uiAgent(Agent):
                         case RunFinished():
                             last = event
                             break
+                        case MessagesSnapshot():
+                            tracker.forget(event)
+                            yield event
                         case _:
                             yield event
             for answer in _trace_failures(run.span, tracker.finish()):

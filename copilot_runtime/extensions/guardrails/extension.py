@@ -15,6 +15,9 @@ class GuardrailsExtension(Extension):
     def build(self, core: Core) -> Contribution:
         own = core.options.get("guardrails") or ()
         check_stages("guardrails", own)
-        return Contribution(
-            guardrails=[*own, *from_settings(narrow_settings(core.settings), core.http_client)]
+        configured = from_settings(
+            narrow_settings(core.settings),
+            core.http_client,
+            honours_client=any(getattr(one, "honours_client", False) for one in own),
         )
+        return Contribution(guardrails=[*own, *configured])

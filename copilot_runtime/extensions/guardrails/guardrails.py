@@ -6,6 +6,7 @@ the word is sent. Both check text only, not images, arguments or results.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ __all__ = ["HttpGuardrail", "from_settings", "topics", "words"]
 
 MESSAGE = "I cannot help with that topic."
 
+logger = logging.getLogger(__name__)
+
 _MOST_CLIENT_RULES = 1000
 _LONG = 10_000
 """Characters above which a text is searched in a thread, because it takes milliseconds."""
@@ -43,16 +46,22 @@ _TEXT_COST = 100
 
 
 def from_settings(
-    settings: Settings, http_client: "httpx.AsyncClient | None" = None
+    settings: Settings,
+    http_client: "httpx.AsyncClient | None" = None,
+    *,
+    honours_client: bool = False,
 ) -> Sequence[StageFunction]:
     """Return the guardrails that the settings configure. The last, and cheapest, runs first.
 
-    `http_client` is used for requests to `cloud_base_url`.
+    `http_client` is used for requests to `cloud_base_url`. Unless it is set, or a guardrail of
+    the program `honours_client`, the topics that a page denies are looked for as words.
     """
     rules = settings.guardrails
     stages: list[StageFunction] = []
     if settings.cloud_base_url:
         stages.append(HttpGuardrail(settings.cloud_base_url, http_client=http_client))
+    elif not honours_client:
+        stages.append(PageTopics(rules.message))
     if rules.words:
         stages.append(words(rules.words, message=rules.message, output=True))
     if rules.allow or rules.deny:
@@ -88,6 +97,7 @@ def topics(
 
         return _check_texts(events, message, is_permitted, texts.length)
 
+    vars(stage)["honours_client"] = honour_client
     return stage
 
 
@@ -110,6 +120,35 @@ def words(
         )
 
     return stage
+
+
+class PageTopics:
+    """Refuse the topics that a page of CopilotKit v1 denies, where no service judges its rules.
+
+    A word list finds a denied topic, but cannot tell whether a question belongs to an allowed one:
+    that is what Copilot Cloud asks a model. So the topics that a page allows are logged once.
+    """
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._has_warned = False
+
+    def __call__(self, events: Events, run: RunInput) -> Events:
+        if run.rules is None:
+            return events
+        if run.rules.allow and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "A page sent topics to allow in cloud.guardrails, which need a service: they are "
+                "not applied. Set cloud_base_url, or guardrails.allow for topics to find by word."
+            )
+        denied = _parse_client_rules([one for one in run.rules.deny if any(map(str.isalnum, one))])
+        if not denied:
+            return events
+        texts = _UserTexts.from_run(run)
+        return _check_texts(
+            events, self._message, lambda: texts.permit(Phrases(()), denied), texts.length
+        )
 
 
 @dataclass(frozen=True, slots=True)

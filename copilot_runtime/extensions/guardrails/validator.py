@@ -42,6 +42,8 @@ class HttpGuardrail(Stage):
     application; it is not closed here.
     """
 
+    honours_client = True
+
     def __init__(
         self,
         base_url: str,

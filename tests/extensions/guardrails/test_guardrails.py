@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from copilot_runtime import ScriptedAdapter, Settings
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import ContextItem, Resume
 from copilot_runtime.api.agent import StageFunction
 from copilot_runtime.api.events import ReasoningContent, ReasoningEnd, ReasoningStart
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.run_input import GuardrailRules
+from copilot_runtime.extensions.guardrails import guardrails
 from copilot_runtime.extensions.guardrails.guardrails import topics, words
 from copilot_runtime.extensions.guardrails.phrases import Phrases
 from copilot_runtime.extensions.guardrails.settings import GuardrailSettings
@@ -150,7 +151,7 @@ async def test_a_request_without_a_question_passes() -> None:
 
 
 async def test_topics_of_the_client_count_only_with_the_option() -> None:
-    run = asking("something forbidden", rules=RULES)
+    run = asking("something else", rules=RULES)
     passed = await log_of(ScriptedAdapter(say("Ok.")), [topics()], run)
     refused = await log_of(ScriptedAdapter(), [topics(honour_client=True)], run)
     assert refusal(passed) is None
@@ -218,3 +219,33 @@ async def test_guardrails_may_come_from_the_settings() -> None:
         error = refusal(events)
         assert error is not None
         assert error.message == "No."
+
+
+async def test_topics_that_a_page_denies_are_refused_without_a_service() -> None:
+    rules = GuardrailRules(deny=("bombs", "🔥"))
+    settings = Settings(threads="memory")
+    refused = replace(asking("How to make b.o.m.b.s?"), rules=rules)
+    answered = replace(asking("How to make bread?"), rules=rules)
+
+    assert refusal(await log_of(ScriptedAdapter(), [], refused, settings=settings)) is not None
+    events = await log_of(ScriptedAdapter(say("Knead.")), [], answered, settings=settings)
+    assert text_of(events) == "Knead."
+
+
+async def test_topics_that_a_page_allows_are_logged_once_without_a_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    adapter = ScriptedAdapter(say("Knead."), say("Knead."))
+    runtime = CopilotRuntime(adapter, settings=Settings(threads="memory")).runtime
+    for id in ("r1", "r2"):
+        rules = GuardrailRules(allow=("cooking",))
+        run = replace(asking("How to make bread?"), rules=rules, run_id=id, log_id=id)
+        await runtime.start(run)
+        events = [event async for batch in runtime.follow(id) for event in batch.events]
+        assert text_of(events) == "Knead."
+    await runtime.aclose()
+
+    messages = [one.getMessage() for one in caplog.records if one.name == guardrails.__name__]
+    assert [message[:58] for message in messages] == [
+        "A page sent topics to allow in cloud.guardrails, which nee"
+    ]

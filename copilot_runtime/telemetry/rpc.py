@@ -4,7 +4,8 @@ https://opentelemetry.io/docs/specs/semconv/rpc/
 """
 
 import re
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
@@ -15,6 +16,8 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 _MCP_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _LONGEST_ID = 128
 
+Counts = Mapping[str, int]
+
 
 def start_rpc_span(
     parent: Span, system: str, method: str, *, host: str = "", port: int | None = None
@@ -24,12 +27,39 @@ def start_rpc_span(
         method,
         kind="client",
         attributes={
-            semconv.RPC_SYSTEM_NAME: system,
-            semconv.RPC_METHOD: method,
+            **describe_rpc(system, method),
             semconv.SERVER_ADDRESS: host or None,
             semconv.SERVER_PORT: port,
         },
     )
+
+
+def describe_rpc(system: str, method: str) -> dict[str, Any]:
+    """Return the attributes of a call, on the client's and on the server's span.
+
+    `rpc.service` is that of Copilot-LD and of earlier conventions, which `rpc.method` contains.
+    """
+    return {
+        semconv.RPC_SYSTEM_NAME: system,
+        semconv.RPC_SERVICE: method.rpartition("/")[0] or None,
+        semconv.RPC_METHOD: method,
+    }
+
+
+def count_items(side: Literal["request", "response"], message: Any) -> Counts:
+    """Return the numbers of items in the lists of a message, such as `request.messages`.
+
+    The message is one of Protocol Buffers, or a mapping.
+    """
+    if isinstance(message, Mapping):
+        fields: Iterable[tuple[str, Any]] = cast("Mapping[str, Any]", message).items()
+    else:
+        fields = ((field.name, value) for field, value in message.ListFields())
+    return {f"{side}.{name}": len(value) for name, value in fields if _is_list(value)}
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def describe_mcp_call(server: str, url: str, method: str = "tools/call") -> dict[str, Any]:

@@ -209,7 +209,9 @@ MCP_RESOURCE_URI = _define(
 """Content, because a model generates it."""
 JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
 RPC_SYSTEM_NAME = _define("rpc.system.name", "string", "The kind of RPC, such as `grpc`.")
+RPC_SERVICE = _define("rpc.service", "string", "The full name of the called service.")
 RPC_METHOD = _define("rpc.method", "string", "The service and its method.")
+RESPONSE_MESSAGES = _define("response.messages", "int", "Number of messages of a response.")
 RPC_RESPONSE_STATUS_CODE = _define(
     "rpc.response.status_code",
     "string",
@@ -428,12 +430,11 @@ EXPORTED_OPERATIONS: Mapping[str, bool] = {
 def is_exported(attributes: Mapping[str, Any]) -> bool:
     """Return True if a span of ours may be exported, by its attributes.
 
-    MCP requests and database queries have no operation, unless they are tool calls.
+    Requests to MCP servers, gRPC calls, database queries and spans of the application have no
+    operation.
     """
     operation = attributes.get(OPERATION_NAME)
-    if operation is None:
-        return MCP_METHOD_NAME in attributes or DB_SYSTEM_NAME in attributes
-    return EXPORTED_OPERATIONS.get(str(operation), False)
+    return operation is None or EXPORTED_OPERATIONS.get(str(operation), False)
 
 
 # -- metrics --------------------------------------------------------------------------------------
@@ -703,6 +704,10 @@ EVENT_SURFACE_FAILED = "copilot.surface_failed"
 EVENT_QUESTION = "copilot.question"
 EVENT_ANSWER = "copilot.answer"
 EVENT_CORRECTION = "copilot.correction"
+EVENT_REQUEST_SENT = "request.sent"
+EVENT_REQUEST_RECEIVED = "request.received"
+EVENT_RESPONSE_SENT = "response.sent"
+EVENT_RESPONSE_RECEIVED = "response.received"
 
 _FOREIGN_CONTENT = (
     *("gen_ai.prompt", "gen_ai.completion", "gen_ai.tool.message", "input.value", "output.value"),

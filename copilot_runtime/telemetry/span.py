@@ -111,7 +111,8 @@ class Span:
         """The error message. It may quote user input, so the rules for content apply."""
         self.scope = semconv.SCOPE
         self.resource: Mapping[str, Any] | None = None
-        """Resource attributes of the process that made an imported span; None for this server."""
+        """Resource attributes of the process that made the span, such as `service.name`; set for
+        imported spans, and when a span of this server is stored."""
         self.peer: Any = None
         """The OpenTelemetry SDK span that is exported for this one, or None."""
         self.peer_context: Any = None

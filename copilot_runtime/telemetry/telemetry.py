@@ -187,7 +187,10 @@ NO_TELEMETRY = Telemetry()
 
 
 class LocalTelemetry(Telemetry):
-    """Telemetry that stores spans and aggregates metrics, without OpenTelemetry's packages."""
+    """Telemetry that stores spans and aggregates metrics, without OpenTelemetry's packages.
+
+    `resource` has the attributes of this process for stored spans, such as `service.name`.
+    """
 
     is_recording = True
 
@@ -197,8 +200,10 @@ class LocalTelemetry(Telemetry):
         *,
         keeps_content: bool = False,
         dialect: Dialect = "released",
+        resource: Attributes | None = None,
     ) -> None:
         self.store = store
+        self._resource = resource
         self.keeps_content = keeps_content
         self._metrics = Metrics(dialect)
         self._listeners: tuple[SpanListener, ...] = ()
@@ -252,6 +257,7 @@ class LocalTelemetry(Telemetry):
         if self.logs.count:
             self.logs.attach(span)
         if self.store is not None:
+            span.resource = self._resource
             self.store.add(span)
         if self._listeners:
             self._notify(span, "end")

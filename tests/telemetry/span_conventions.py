@@ -362,14 +362,17 @@ DATABASE = SpanConvention(
 RPC = SpanConvention(
     (),
     "{rpc.method}",
-    ("client",),
+    ("client", "server"),
     (names.RPC_SYSTEM_NAME,),
     (
+        names.RPC_SERVICE,
         names.RPC_METHOD,
         names.RPC_RESPONSE_STATUS_CODE,
         names.ERROR_TYPE,
         names.SERVER_ADDRESS,
         names.SERVER_PORT,
+        names.CLIENT_ADDRESS,
+        names.CLIENT_PORT,
     ),
     (),
 )

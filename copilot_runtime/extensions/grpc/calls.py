@@ -34,6 +34,7 @@ from copilot_runtime.extensions.grpc.names import CODE, TENANT, USER, name_opera
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.security.schemes import check_identity
 from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.rpc import Counts, count_items, describe_rpc
 from copilot_runtime.telemetry.span import NO_SPAN, Span, set_current_span
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.validation import check_owner
@@ -186,11 +187,13 @@ class _Method:
         """Handle a call that returns one message."""
         answer = b""
 
-        async def work(message: Message, call: Call) -> None:
+        async def work(message: Message, call: Call) -> Counts:
             nonlocal answer
             run = cast("Callable[[Message, Call], Awaitable[Message]]", self._method.run)
             async with asyncio.timeout(self._gate.timeout or None):
-                answer = (await run(message, call)).SerializeToString()
+                one = await run(message, call)
+            answer = one.SerializeToString()
+            return count_items("response", one)
 
         await self._perform(context, work)
         return answer
@@ -198,16 +201,19 @@ class _Method:
     async def stream(self, _messages: object, context: Context) -> None:
         """Handle a call that returns a stream of messages."""
 
-        async def work(message: Message, call: Call) -> None:
+        async def work(message: Message, call: Call) -> Counts:
             run = cast("Callable[[Message, Call], AsyncGenerator[Message]]", self._method.run)
+            number = 0
             async with aclosing(run(message, call)) as answers:
                 async for one in answers:
                     await context.write(one.SerializeToString())
+                    number += 1
+            return {semconv.RESPONSE_MESSAGES: number}
 
         await self._perform(context, work)
 
     async def _perform(
-        self, context: Context, work: Callable[[Message, Call], Awaitable[None]]
+        self, context: Context, work: Callable[[Message, Call], Awaitable[Counts]]
     ) -> None:
         """Authorise and execute a call, or set the status of its error.
 
@@ -232,7 +238,8 @@ class _Method:
             )
             message = self._parse(await reader.take())
             has_message = True
-            await work(message, call)
+            span.add_event(semconv.EVENT_REQUEST_RECEIVED, count_items("request", message))
+            span.add_event(semconv.EVENT_RESPONSE_SENT, await work(message, call))
         except Exception as error:  # any error of services, hooks and stores becomes a status
             status = convert_error(error, self._name)
             _fail(span, error, status)
@@ -275,8 +282,7 @@ class _Method:
             kind="server",
             parent=caller.parent,
             attributes={
-                semconv.RPC_SYSTEM_NAME: "grpc",
-                semconv.RPC_METHOD: self._name,
+                **describe_rpc("grpc", self._name),
                 semconv.CLIENT_ADDRESS: host,
                 semconv.CLIENT_PORT: port,
             },

@@ -5,11 +5,12 @@ vector = VectorStub(channel) ...     found = await
 vector.SearchContent(SearchContentRequest(input=["opening hours"]))
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 from google.protobuf.message import Message
@@ -18,13 +19,17 @@ from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner, TokenForm
 from copilot_runtime.extensions.grpc.names import build_user_metadata, name_operation
-from copilot_runtime.telemetry.span import find_current_span, inject_context
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.rpc import count_items, start_rpc_span
+from copilot_runtime.telemetry.span import Span, find_current_span, inject_context, work_under
 
 TIMEOUT = 60.0
 """Default timeout of unary calls, in seconds."""
 MAX_BYTES = 16 * 1024 * 1024
 _KEEPALIVE_MS = 30_000
 _TLS = {"grpc": False, "grpcs": True}
+_UNTRACED = "/copilot.trace.v1.Trace/"
+"""Calls of this service have no spans: each span would cause the next one."""
 
 Serializer = Callable[[Any], bytes]
 Deserializer = Callable[[bytes], Any]
@@ -72,9 +77,9 @@ class Connection:
 class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     """A connection that generated stubs accept as their channel. Use it in one event loop.
 
-    Each call is signed for its method and its message, unless `signer` is None, and carries the
-    current span. Calls are made on behalf of `user` and `tenant`; this requires the scope `operate`
-    in the called service.
+    Each call is signed for its method and its message, unless `signer` is None. Under a span, it
+    has a span of its own, below which is that of the server. Calls are made on behalf of `user` and
+    `tenant`; this requires the scope `operate` in the called service.
     """
 
     def __init__(
@@ -86,8 +91,10 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         user: str = "",
         tenant: str = "",
         timeout: float = TIMEOUT,
+        target: str = "",
     ) -> None:
         self._connection = connection
+        self._target = target
         self._signer = signer
         self._token = token
         self._for = (user, tenant)
@@ -102,6 +109,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
             user=user,
             tenant=tenant,
             timeout=self._timeout,
+            target=self._target,
         )
 
     def unary_unary(
@@ -113,10 +121,11 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     ) -> Callable[..., UnaryUnaryCall[Any, Any]]:
         """Return a callable for a unary method, as stubs require."""
 
-        def open_call() -> Any:
-            return self._connection.channel.unary_unary(method, None, response_deserializer)
+        def open_call(read: Deserializer | None) -> Any:
+            return self._connection.channel.unary_unary(method, None, read)
 
-        return self._wrap(method, open_call, request_serializer or _serialize, self._timeout)
+        codec = _Codec(request_serializer or _serialize, response_deserializer)
+        return self._wrap(method, open_call, codec, self._timeout)
 
     def unary_stream(
         self,
@@ -127,10 +136,11 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     ) -> Callable[..., UnaryStreamCall[Any, Any]]:
         """Return a callable for a method with a response stream, as stubs require."""
 
-        def open_call() -> Any:
-            return self._connection.channel.unary_stream(method, None, response_deserializer)
+        def open_call(read: Deserializer | None) -> Any:
+            return self._connection.channel.unary_stream(method, None, read)
 
-        return self._wrap(method, open_call, request_serializer or _serialize, None)
+        codec = _Codec(request_serializer or _serialize, response_deserializer)
+        return self._wrap(method, open_call, codec, None)
 
     def stream_unary(
         self,
@@ -150,7 +160,11 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     stream_stream = stream_unary
 
     def _wrap(
-        self, method: str, open_call: Callable[[], Any], serialize: Serializer, usual: float | None
+        self,
+        method: str,
+        open_call: Callable[[Deserializer | None], Any],
+        codec: "_Codec",
+        usual: float | None,
     ) -> Callable[..., Any]:
         def start(
             request: Any,
@@ -158,11 +172,29 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
             timeout: float | None = usual,
             metadata: Iterable[tuple[str, str | bytes]] | None = None,
         ) -> Any:
-            body = serialize(request)
-            every = [*self.build_metadata(method, body), *(metadata or ())]
-            return open_call()(body, timeout=timeout, metadata=every)
+            body = codec.serialize(request)
+            parent = find_current_span()
+            if not parent.is_recording or method.startswith(_UNTRACED):
+                every = [*self.build_metadata(method, body), *(metadata or ())]
+                return open_call(codec.deserialize)(body, timeout=timeout, metadata=every)
+            traced = _TracedCall(self._start_span(parent, method), codec.deserialize)
+            traced.note_request(request)
+            with work_under(traced.span):
+                every = [*self.build_metadata(method, body), *(metadata or ())]
+            call = open_call(traced.read)(body, timeout=timeout, metadata=every)
+            call.add_done_callback(traced.end_later)
+            return call
 
         return start
+
+    def _start_span(self, parent: Span, method: str) -> Span:
+        host, _, port = self._target.rpartition(":")
+        if not port.isdecimal():  # a Unix socket
+            host, port = self._target, ""
+        number = int(port) if port else None
+        return start_rpc_span(
+            parent, "grpc", method.removeprefix("/"), host=host.strip("[]"), port=number
+        )
 
     def build_metadata(self, method: str, body: bytes) -> list[tuple[str, str]]:
         """Return the caller, the user and the span as metadata. A token is valid for one call."""
@@ -220,7 +252,13 @@ def connect(
         connection = Connection(lambda: grpc.aio.insecure_channel(target, options))
     signer = ServiceTokenSigner(service, secrets, form=form) if service or secrets else None
     return ServiceChannel(
-        connection, signer=signer, token=token, user=user, tenant=tenant, timeout=timeout
+        connection,
+        signer=signer,
+        token=token,
+        user=user,
+        tenant=tenant,
+        timeout=timeout,
+        target=target,
     )
 
 
@@ -236,6 +274,50 @@ def parse_address(address: str) -> tuple[str, bool]:
             hint="Write grpc://host:port, grpcs://host:port for TLS, or unix:/path.",
         )
     return rest.rstrip("/"), has_tls
+
+
+class _Codec(NamedTuple):
+    serialize: Serializer
+    deserialize: Deserializer | None
+
+
+class _TracedCall:
+    """The span of a call: with what was sent and received, and the status as its end."""
+
+    def __init__(self, span: Span, deserialize: Deserializer | None) -> None:
+        self.span = span
+        self._deserialize = deserialize
+        self._messages = 0
+        self._last: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def note_request(self, request: object) -> None:
+        self.span.add_event(semconv.EVENT_REQUEST_SENT, count_items("request", request))
+
+    def read(self, data: bytes) -> Any:
+        """Return the decoded message."""
+        self._messages += 1
+        self._last = data if self._deserialize is None else self._deserialize(data)
+        return self._last
+
+    def end_later(self, call: Any) -> None:
+        """End the span in the next step of the event loop, when the message has been read."""
+        task = asyncio.ensure_future(self._end(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, call: Any) -> None:
+        code: grpc.StatusCode = await call.code()
+        if code is grpc.StatusCode.OK:
+            is_stream = isinstance(call, UnaryStreamCall)
+            counts = {semconv.RESPONSE_MESSAGES: self._messages} if is_stream else {}
+            if self._messages and not is_stream:
+                counts = count_items("response", self._last)
+            self.span.add_event(semconv.EVENT_RESPONSE_RECEIVED, counts)
+        else:
+            self.span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: code.name})
+            self.span.fail(code.name, await call.details() or "")
+        self.span.end()
 
 
 def _serialize(message: Message) -> bytes:

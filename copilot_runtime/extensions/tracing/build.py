@@ -163,6 +163,7 @@ def build_telemetry(options: TelemetryOptions) -> Telemetry:
         store,
         keeps_content=options.content != "none",
         dialect=options.semconv,
+        resource={semconv.SERVICE_NAME: options.service_name},
         description={
             "enabled_via": options.enabled_via,
             "exporters": list(options.destinations),

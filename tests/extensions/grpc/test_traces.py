@@ -16,8 +16,11 @@ from copilot_runtime.extensions.grpc.client import connect
 from copilot_runtime.extensions.grpc.protos import tool_pb2, trace_pb2
 from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
 from copilot_runtime.extensions.grpc.protos.trace_pb2_grpc import TraceStub
-from copilot_runtime.telemetry.span import trace_block
+from copilot_runtime.extensions.tracing.build import build_telemetry
+from copilot_runtime.extensions.tracing.options import TelemetryOptions
+from copilot_runtime.telemetry.span import find_current_span, trace_block
 from tests.extensions.grpc.servers import Served, build_settings, serve
+from tests.extensions.tracing.otel.receivers import serve_http
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -147,18 +150,62 @@ async def test_without_authentication_only_this_machine_reads_traces(
     assert [*found.spans] == [span()]
 
 
-async def test_a_client_names_the_span_under_which_it_calls(served: Served) -> None:
+async def test_a_call_has_a_span_at_its_client_above_that_of_the_service(served: Served) -> None:
     telemetry = served.runtime.telemetry
     async with served.connect() as channel:
         with trace_block(telemetry.start_span("outer")) as outer:
-            await ToolStub(channel).CallTool(
-                tool_pb2.CallToolRequest(name="add", arguments=struct(one=1, two=2))
-            )
+            await ToolStub(channel).ListTools(tool_pb2.ListToolsRequest())
         request = trace_pb2.QuerySpansRequest(trace_id=outer.trace_id)
         found = await TraceStub(channel).QuerySpans(request)
 
-    spans = {one.name: one for one in found.spans}
-    assert spans["copilot.tool.v1.Tool/CallTool"].parent_span_id == outer.span_id
+    spans = {one.kind: one for one in found.spans if one.name == "copilot.tool.v1.Tool/ListTools"}
+    client, server = spans[trace_pb2.SPAN_KIND_CLIENT], spans[trace_pb2.SPAN_KIND_SERVER]
+    assert (client.parent_span_id, server.parent_span_id) == (outer.span_id, client.span_id)
+    assert [one.name for one in client.events] == ["request.sent", "response.received"]
+    assert [one.name for one in server.events] == ["request.received", "response.sent"]
+    for one in (client, server):
+        assert one.attributes["rpc.service"] == "copilot.tool.v1.Tool"
+        assert one.events[-1].attributes["response.tools"] == 1
+    assert {one.resource["service.name"] for one in found.spans} == {"copilot-runtime"}
+
+
+async def test_the_span_of_a_call_that_was_refused_has_failed(served: Served) -> None:
+    telemetry = served.runtime.telemetry
+    async with served.connect() as channel:
+        with trace_block(telemetry.start_span("outer")) as outer, pytest.raises(AioRpcError):
+            await ToolStub(channel).CallTool(tool_pb2.CallToolRequest(name="none"))
+        request = trace_pb2.QuerySpansRequest(trace_id=outer.trace_id)
+        found = await TraceStub(channel).QuerySpans(request)
+
+    (client,) = [one for one in found.spans if one.kind == trace_pb2.SPAN_KIND_CLIENT]
+    assert client.attributes["rpc.response.status_code"] == "NOT_FOUND"
+    assert client.status.code == trace_pb2.STATUS_CODE_ERROR
+    assert [one.name for one in client.events] == ["request.sent"]
+
+
+async def test_a_trace_of_two_processes_is_one_tree_at_a_third() -> None:
+    @action
+    async def add(one: int, two: int) -> int:
+        """Add numbers."""
+        with trace_block(find_current_span().start_child("sum")):
+            return one + two
+
+    with serve_http() as inbox:
+        telemetry = {"enabled": True, "endpoint": inbox.url, "store": "memory"}
+        settings = build_settings("tool", telemetry={**telemetry, "service_name": "tools"})
+        first = build_telemetry(TelemetryOptions(endpoint=inbox.url, service_name="chat"))
+        async with serve(settings, actions=[add]) as served, served.connect() as channel:
+            with trace_block(first.start_span("outer")):
+                arguments = struct(one=1, two=2)
+                request = tool_pb2.CallToolRequest(name="add", arguments=arguments)
+                await ToolStub(channel).CallTool(request)
+        await first.aclose()
+
+    spans = {span.span_id: span for span in inbox.spans}
+    (root,) = [span for span in spans.values() if span.parent_span_id not in spans]
+    assert root.name == "outer"
+    assert {"sum", "copilot.tool.v1.Tool/CallTool"} < {span.name for span in spans.values()}
+    assert {span.trace_id for span in spans.values()} == {root.trace_id}
 
 
 async def test_a_span_with_all_kinds_of_values_comes_back(served: Served) -> None:

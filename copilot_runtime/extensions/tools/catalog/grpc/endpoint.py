@@ -229,16 +229,24 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
             headers = self._sign(f"/{name}", data, context)
             metadata = self._build_metadata(context, {**inject_context(span), **headers})
             timeout = self.tool.timeout
+            span.add_event(semconv.EVENT_REQUEST_SENT)
             try:
                 if not method.server_streaming:
-                    return [await client.call(f"/{name}", data, metadata=metadata, timeout=timeout)]
-                return await client.collect(
-                    f"/{name}",
-                    data,
-                    metadata=metadata,
-                    timeout=timeout,
-                    max_messages=self._options.max_messages,
+                    answers = [
+                        await client.call(f"/{name}", data, metadata=metadata, timeout=timeout)
+                    ]
+                else:
+                    answers = await client.collect(
+                        f"/{name}",
+                        data,
+                        metadata=metadata,
+                        timeout=timeout,
+                        max_messages=self._options.max_messages,
+                    )
+                span.add_event(
+                    semconv.EVENT_RESPONSE_RECEIVED, {semconv.RESPONSE_MESSAGES: len(answers)}
                 )
+                return answers
             except CopilotError as error:
                 if error.kind.isupper():  # a gRPC status
                     span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: error.kind})

@@ -106,6 +106,7 @@ async def test_a_model_calls_a_method_and_reads_its_content(tmp_path: Path) -> N
         host, port = shop.address.split(":")
         assert span.attributes == {
             semconv.RPC_SYSTEM_NAME: "grpc",
+            semconv.RPC_SERVICE: "shop.Shop",
             semconv.RPC_METHOD: "shop.Shop/Find",
             semconv.SERVER_ADDRESS: host,
             semconv.SERVER_PORT: int(port),

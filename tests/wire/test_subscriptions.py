@@ -16,7 +16,7 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import RUN_FAILED, ErrorContext
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.in_one_test import in_one_test
-from tests.wire.client import PATH, PLAIN, Client, data
+from tests.wire.client import HEADERS, PATH, PLAIN, Client, data
 from tests.wire.server import listening
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, refusing, saying, text
 
@@ -463,10 +463,71 @@ async def test_one_connection_cannot_start_any_number_of_runs(
 
 
 async def test_a_subscription_over_http_is_told_where_to_go(client: Client) -> None:
-    answer = await client.ask({"query": QUERY, "variables": {"data": data()}})
+    headers = {**HEADERS, "accept": "application/graphql-response+json, multipart/mixed"}
+    answer = await client.ask({"query": QUERY, "variables": {"data": data()}}, headers=headers)
 
     assert answer.status == 400
-    assert "WebSocket" in answer.json()["errors"][0]["message"]
+    assert "text/event-stream" in answer.json()["errors"][0]["message"]
+
+
+URQL = {**HEADERS, "accept": "text/event-stream, multipart/mixed"}
+"""The headers of urql's `fetchExchange` for a subscription, with `fetchSubscriptions`."""
+
+
+def read_results(body: bytes) -> list[Any]:
+    """Return the results that graphql-sse's client reads; the stream must be complete."""
+    opening, *events, last, rest = body.decode().split("\n\n")
+    assert (opening, last, rest) == (":", "event: complete\ndata:", "")
+    return [json.loads(event.removeprefix("event: next\ndata: ")) for event in events]
+
+
+async def test_a_subscription_over_http_is_a_stream_of_events(
+    client: Client, provider: Upstream
+) -> None:
+    provider.plays(saying("Hel", "lo"))
+    answer = await client.ask({"query": QUERY, "variables": {"data": data()}}, headers=URQL)
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+    results = read_results(answer.body)
+    updates = [result["data"]["generateCopilotResponse"] for result in results]
+    assert words(updates) == ["Hel", "lo"]
+    assert updates[-1]["status"] == {"__typename": "SuccessResponseStatus"}
+
+
+async def test_a_lost_stream_of_events_goes_on_from_its_cursor(
+    client: Client, provider: Upstream
+) -> None:
+    gate = asyncio.Event()
+    provider.plays([HEAD, text("Hel"), gate, text("lo"), finish()])
+    request = {"query": QUERY, "variables": {"data": data()}}
+    async with client.open(request, headers=URQL) as exchange:
+        await exchange.head()
+        (first,) = read_results(await exchange.until(b"Hel") + b"event: complete\ndata:\n\n")[-1:]
+    last = first["data"]["generateCopilotResponse"]
+    gate.set()
+    variables = {"runId": last["runId"], "after": last["cursor"]}
+    answer = await client.ask({"query": QUERY, "variables": variables}, headers=URQL)
+
+    rest = [result["data"]["generateCopilotResponse"] for result in read_results(answer.body)]
+    assert words(rest) == ["lo"]
+
+
+@in_one_test(
+    ("query", "variables", "code"),
+    [
+        ("subscription { none }", {}, "GRAPHQL_VALIDATION_FAILED"),
+        ("subscription {", {}, "GRAPHQL_PARSE_FAILED"),
+        (QUERY, {"runId": "none"}, "NOT_FOUND"),
+        (QUERY, {}, "MISUSE"),
+    ],
+)
+async def test_an_error_of_a_subscription_over_http_is_an_event(
+    client: Client, query: str, variables: Any, code: str
+) -> None:
+    answer = await client.ask({"query": query, "variables": variables}, headers=URQL)
+
+    (result,) = read_results(answer.body)
+    assert (answer.status, result["errors"][0]["extensions"]["code"]) == (200, code)
 
 
 ODD = {

@@ -47,6 +47,10 @@ class GraphQLResponse:
         self._request = request
         self._accept = request.headers.get("accept", "")
         self._headers = _version_headers(request.headers)
+        self.accepts_events = "text/event-stream" in self._accept
+        """Whether the client accepts server-sent events."""
+        self.sends_events = False
+        """Whether a body is sent as an event, as a client expects that subscribes over HTTP."""
 
     def add_trace(self, run: Run, properties: object) -> Mapping[str, Any]:
         """Add a run's trace id to the headers, and return it as extensions, if requested."""
@@ -64,7 +68,7 @@ class GraphQLResponse:
         """
         if not self._accept or any(name in self._accept for name in _ANY_MULTIPART):
             return MULTIPART
-        if "text/event-stream" in self._accept:
+        if self.accepts_events:
             return EVENT_STREAM
         raise BadRequest(
             "This operation is answered in parts: accept multipart/mixed or "
@@ -79,7 +83,15 @@ class GraphQLResponse:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Respond with one body; a 400 becomes a 200 for clients that do not expect it."""
+        """Respond with one body; a 400 becomes a 200 for clients that do not expect it.
+
+        With `sends_events`, it is an event.
+        """
+        if self.sends_events and status in (200, 400):
+            body = EVENT_STREAM.begin(dumps(payload)) + EVENT_STREAM.closing
+            content_type, sent = EVENT_STREAM.content_type, {**self._headers, **(headers or {})}
+            await self._request.respond(200, body, content_type=content_type, headers=sent)
+            return
         expects_status = _GRAPHQL_JSON in self._accept
         if status == 400 and not expects_status:
             status = 200
@@ -109,9 +121,16 @@ class GraphQLResponse:
         errors = [{"message": error.message, "extensions": {"code": error.code}}]
         await self.json({"errors": errors}, error.status, error.headers)
 
-    def stream(self, framing: "Framing") -> AbstractAsyncContextManager[Stream]:
-        """Begin a streamed response on entry; after an error, it stays incomplete."""
-        return self._request.stream(framing.content_type, headers=self._headers)
+    def stream(
+        self, framing: "Framing", keep_alive: float = 0.0
+    ) -> AbstractAsyncContextManager[Stream]:
+        """Begin a streamed response on entry; after an error, it stays incomplete.
+
+        A comment of server-sent events follows each `keep_alive` seconds of silence.
+        """
+        return self._request.stream(
+            framing.content_type, headers=self._headers, keep_alive=keep_alive, comment=b":\n\n"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,19 @@ Both write the same dialect.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
-from graphql import ExecutionResult, ExperimentalIncrementalExecutionResults, OperationType
+from graphql import (
+    ExecutionResult,
+    ExperimentalIncrementalExecutionResults,
+    GraphQLError,
+    OperationType,
+    subscribe,
+)
 from graphql.execution import experimental_execute_incrementally
 from starlette.types import Scope
 
@@ -27,7 +33,7 @@ from copilot_runtime.transports.graphql.errors import build_root_error, format_e
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
 from copilot_runtime.transports.graphql.operation import Operation
 from copilot_runtime.transports.graphql.plan import Plan
-from copilot_runtime.transports.graphql.response import GraphQLResponse, PathDialect
+from copilot_runtime.transports.graphql.response import EVENT_STREAM, GraphQLResponse, PathDialect
 from copilot_runtime.transports.graphql.schema import (
     build_response,
     core_schema,
@@ -75,6 +81,8 @@ class GraphQLServer:
         response = GraphQLResponse(request)
         try:
             sent = await read_request(request)
+            if response.accepts_events:
+                response.sends_events = sent.query.lstrip().startswith("subscription")
             document = await self._documents.get(sent.query)
             operation = document.operations.get(sent.operation_name)
             if document.errors:  # nothing is executed, and its names are arbitrary
@@ -82,13 +90,15 @@ class GraphQLServer:
             elif operation is not None:
                 operation.describe(request)
             if document.node is not None:
-                _check_operation(operation, reads_only=request.method == "GET")
+                _check_operation(operation, response, reads_only=request.method == "GET")
             if document.errors or operation is None:
                 code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
                 await response.json(format_errors(document.errors, code), 400)
                 return
             work = self._execute(sent, document, operation, context, response)
-            await run_until_disconnect(work, request.receive, context.stop_runs)
+            response.sends_events = operation.kind is OperationType.SUBSCRIPTION
+            gone = None if response.sends_events else context.stop_runs  # a followed run goes on
+            await run_until_disconnect(work, request.receive, gone)
         except BadRequest as error:
             await response.refuse(error)
 
@@ -117,7 +127,10 @@ class GraphQLServer:
                 request.variables.clear()  # they are in `data`, and an answer may take minutes
                 await self._execute_plan(plan, data, properties, context, response)
                 return
-        await self._execute_document(request, document, context, response)
+        execute = self._execute_document
+        if operation.kind is OperationType.SUBSCRIPTION:
+            execute = self._follow_subscription
+        await execute(request, document, context, response)
 
     async def _execute_plan(
         self,
@@ -190,6 +203,46 @@ class GraphQLServer:
                 body = framing.join([dumps(dialect.next(later))], last=last)
                 await stream.write(body, last=last)
 
+    async def _follow_subscription(
+        self,
+        request: "GraphQLRequest",
+        document: Document,
+        context: Context,
+        response: GraphQLResponse,
+    ) -> None:
+        """Send the results of a subscription as server-sent events.
+
+        This is the "distinct connections mode" of graphql-sse, with which urql subscribes:
+        https://github.com/enisdenjo/graphql-sse/blob/master/PROTOCOL.md.
+        """
+        assert document.node is not None
+        found = subscribe(
+            self._schema,
+            document.node,
+            context_value=context,
+            variable_values=request.variables,
+            operation_name=request.operation_name,
+        )
+        found = await found if inspect.isawaitable(found) else found
+        if isinstance(found, ExecutionResult):
+            await response.json(*_build_body(found))
+            return
+        framing = EVENT_STREAM
+        keep_alive = self._services.settings.keep_alive
+        results = cast("AsyncGenerator[ExecutionResult, None]", found)
+        async with response.stream(framing, keep_alive) as stream, aclosing(results):
+            await stream.write(framing.opening)
+            try:
+                async for result in results:
+                    body, _ = _build_body(result)
+                    if context.trace_id:
+                        body = {**body, "extensions": {"trace": {"traceId": context.trace_id}}}
+                        context.trace_id = ""
+                    await stream.write(framing.part(dumps(body)))
+            except GraphQLError as error:
+                await stream.write(framing.part(dumps({"errors": [format_error(error)]})))
+            await stream.write(framing.closing, last=True)
+
     async def _answer_socket(self, scope: Scope, request: Request, context: Context) -> None:
         from copilot_runtime.transports.graphql.websocket import close_when_idle  # as below
 
@@ -204,19 +257,24 @@ class GraphQLServer:
         return Socket(self._services.settings.max_values, self._services.schema)
 
 
-def _check_operation(operation: Operation | None, *, reads_only: bool) -> None:
+def _check_operation(
+    operation: Operation | None, response: GraphQLResponse, *, reads_only: bool
+) -> None:
     """Raise `BadRequest` for an operation that is missing or not allowed over this method."""
     if operation is None:
         raise BadRequest(
             "Could not determine what operation to execute.", code="OPERATION_RESOLUTION_FAILURE"
         )
-    if operation.kind is OperationType.SUBSCRIPTION:
+    if operation.kind is OperationType.SUBSCRIPTION and not response.accepts_events:
         raise BadRequest(
-            "Subscriptions are answered over WebSockets (graphql-transport-ws) at this URL."
+            "Subscriptions are answered as server-sent events to requests that accept "
+            "text/event-stream, and over WebSockets (graphql-transport-ws), at this URL."
         )
     if reads_only and operation.kind is not OperationType.QUERY:
         raise BadRequest(
-            "Can only perform a mutation operation from a POST request.", 405, allow="POST"
+            f"Can only perform a {operation.kind.value} operation from a POST request.",
+            405,
+            allow="POST",
         )
 
 

@@ -44,6 +44,7 @@ COLUMNS = (
     {
         "azure": "Azure",
         "deepseek": "DeepSeek",
+        "github": "GitHub",
         "groq": "Groq",
         "mistral": "Mistral",
         "ollama": "Ollama",

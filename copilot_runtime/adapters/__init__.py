@@ -9,6 +9,7 @@ ADAPTERS = {
     "deepseek": f"{_PRESETS}:deepseek",
     "demo": "copilot_runtime.adapters.demo:DemoAdapter",
     "empty": "copilot_runtime.adapters.empty:EmptyAdapter",
+    "github": f"{_PRESETS}:github",
     "google": "copilot_runtime.adapters.google:GoogleAdapter",
     "groq": f"{_PRESETS}:groq",
     "langchain": "copilot_runtime.adapters.langchain:LangChainAdapter",

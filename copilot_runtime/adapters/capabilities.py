@@ -90,6 +90,12 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("images", "image_urls", "documents"), "DeepSeek accepts text only."),
         "refusals": _NO_REFUSALS,
     },
+    "github": {
+        "parallel_tool_calls": "GitHub documents no setting for it.",
+        "reasoning_effort": "GitHub documents no setting for it.",
+        "documents": "GitHub takes images and text only.",
+        "refusals": _NO_REFUSALS,
+    },
     "google": {
         "interleaved_calls": "Gemini sends each call whole.",
         "arguments_in_pieces": "Gemini sends each call whole.",

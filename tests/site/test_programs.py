@@ -95,6 +95,7 @@ ELSEWHERE = {
     "models/azure",
     "models/bedrock",
     "models/deepseek",
+    "models/github",
     "models/google",
     "models/groq",
     "models/lmstudio",

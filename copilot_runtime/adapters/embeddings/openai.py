@@ -32,14 +32,6 @@ from copilot_runtime.base.jsonvalue import (
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import find_current_span
 
-GITHUB = Preset(
-    adapter="github",
-    name="GitHub Models",
-    base_url="https://models.github.ai/inference",
-    key_variable="GITHUB_TOKEN",
-)
-"""GitHub Models, whose models have the vendor's prefix: `openai/text-embedding-3-small`."""
-
 _MODELS = {
     "github": "openai/text-embedding-3-small",
     "mistral": "mistral-embed",
@@ -120,7 +112,7 @@ def _decode(value: Any) -> Sequence[float] | Vectors:
 
 
 azure = partial(OpenAIEmbedder, preset=PRESETS["azure"])
-github = partial(OpenAIEmbedder, preset=GITHUB)
+github = partial(OpenAIEmbedder, preset=PRESETS["github"])
 lmstudio = partial(OpenAIEmbedder, preset=PRESETS["lmstudio"])
 mistral = partial(OpenAIEmbedder, preset=PRESETS["mistral"])
 ollama = partial(OpenAIEmbedder, preset=PRESETS["ollama"])

@@ -31,6 +31,16 @@ DEEPSEEK = Preset(
 )
 deepseek = partial(OpenAIAdapter, preset=DEEPSEEK)
 
+# https://docs.github.com/en/rest/models/inference
+GITHUB = Preset(
+    adapter="github",
+    name="GitHub Models",
+    base_url="https://models.github.ai/inference",
+    model="openai/gpt-4.1",
+    key_variable="GITHUB_TOKEN",
+)
+github = partial(OpenAIAdapter, preset=GITHUB)
+
 GROQ = Preset(
     adapter="groq",
     name="Groq",
@@ -116,7 +126,7 @@ vllm = partial(OpenAIAdapter, preset=VLLM)
 PRESETS = {
     preset.adapter: preset
     for preset in (
-        *(AZURE, DEEPSEEK, GROQ, LM_STUDIO, MISTRAL, OLLAMA),
+        *(AZURE, DEEPSEEK, GITHUB, GROQ, LM_STUDIO, MISTRAL, OLLAMA),
         *(OPENAI, OPENROUTER, TOGETHER, UNIFY, VLLM),
     )
 }

@@ -36,7 +36,7 @@ FAKES = {
 SERVICES = {
     name: f"tests.adapters.contract.openai_fake:{name}"
     for name in (
-        *("azure", "deepseek", "groq", "lmstudio", "mistral", "ollama"),
+        *("azure", "deepseek", "github", "groq", "lmstudio", "mistral", "ollama"),
         *("openrouter", "together", "unify", "vllm"),
     )
 }

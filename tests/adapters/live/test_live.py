@@ -42,6 +42,7 @@ LIVE: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "azure": (("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "LIVE_MODEL"), {}),
     "bedrock": (("AWS_BEARER_TOKEN_BEDROCK", "AWS_REGION"), {}),
     "deepseek": (("DEEPSEEK_API_KEY",), {}),
+    "github": (("GITHUB_TOKEN",), {}),
     "google": (("GEMINI_API_KEY",), {}),
     "groq": (("GROQ_API_KEY",), {}),
     "lmstudio": (("LMSTUDIO_BASE_URL", "LIVE_MODEL"), {}),

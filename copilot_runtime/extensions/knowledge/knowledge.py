@@ -1,5 +1,6 @@
 """The facade of the extension: resources, indexes, ingestion, memory and uploads in one object."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     check_base,
     hash_values,
+    parse_identifier,
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.index import Filter
@@ -57,7 +59,11 @@ from copilot_runtime.extensions.knowledge.policies import (
     narrow_access,
 )
 from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, ResourceIndex
-from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever, recall_messages
+from copilot_runtime.extensions.knowledge.retrieval import (
+    KnowledgeRetriever,
+    list_messages,
+    recall_messages,
+)
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.knowledge.tools import build_functions, build_tools, read_texts
 from copilot_runtime.extensions.knowledge.updater import (
@@ -476,9 +482,25 @@ class Knowledge:
     async def get_window(self, id: str, *, actor: Actor | None = None) -> ContextWindow:
         """Return the context window of a conversation, limited to what the actor may read.
 
-        Raises `AccessDenied`, and `NotFound` without such a conversation.
+        Of a chat with this runtime that has no memory, these are the messages of its thread. Raises
+        `AccessDenied`, and `NotFound` without such a conversation.
         """
-        return await self.context.get(id, access=self.access(actor))
+        access = self.access(actor)
+        if actor is not None and (chat := await self._read_chat(id, actor, access)) is not None:
+            return chat
+        return await self.context.get(id, access=access)
+
+    async def _read_chat(self, id: str, actor: Actor, access: Access) -> ContextWindow | None:
+        """Return the window of one of the actor's threads; `None` if there is no such thread."""
+        uri = strip_namespace(str(id))
+        thread_id = parse_identifier(uri).name
+        conversation = conversation_identifier(actor.name or None, thread_id)
+        is_own = str(conversation) == uri and await select(access, [conversation])
+        if self.threads is None or not is_own or await self.memory.read(uri, access=access):
+            return None
+        runs = await self.threads.runs(ThreadKey(actor.name, thread_id))
+        found = await asyncio.to_thread(list_messages, runs, uri)
+        return ContextWindow(uri, tuple(found)) if found else None
 
     async def optimize_window(
         self,

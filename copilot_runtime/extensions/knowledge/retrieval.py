@@ -15,8 +15,10 @@ from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.transcript import fold_thread
 from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.passages import cut_passages
 from copilot_runtime.extensions.knowledge.policies import build_actor
+from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
 if TYPE_CHECKING:
@@ -213,10 +215,26 @@ async def recall_messages(
     ]
 
 
+def list_messages(runs: Sequence[StoredRun], conversation: str) -> Sequence[Resource]:
+    """Return the texts and the action results of a thread as resources below its conversation."""
+    return [
+        Resource(
+            Identifier("common.Message", message.id, conversation),
+            text,
+            role=message.role if isinstance(message, TextMessage) else "tool",
+        )
+        for message in _fold(runs)
+        if (text := _read(message).text).strip()
+    ]
+
+
 def _list_passages(runs: Sequence[StoredRun]) -> list[Passage]:
     """Return the texts and the action results of a thread as passages."""
-    messages = fold_thread(run.events for run in runs)[-_MOST_MESSAGES:]
-    return [passage for message in messages if (passage := _read(message)).text.strip()]
+    return [passage for message in _fold(runs) if (passage := _read(message)).text.strip()]
+
+
+def _fold(runs: Sequence[StoredRun]) -> Sequence[Message]:
+    return fold_thread(run.events for run in runs)[-_MOST_MESSAGES:]
 
 
 def _read(message: Message) -> Passage:

@@ -17,8 +17,9 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from starlette.requests import HTTPConnection
 
-from copilot_runtime import ScriptedAdapter, action
+from copilot_runtime import RunInput, ScriptedAdapter, action
 from copilot_runtime.adapters.scripted import say
+from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
 from copilot_runtime.extensions.grpc.message import MessageReader
 from copilot_runtime.extensions.grpc.protos import (
@@ -169,6 +170,33 @@ async def test_a_context_window_is_reduced_to_its_budget(served: Served) -> None
     assert window.tokens <= 300
     assert window.resources[0].content == "Short."
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_chat_with_this_runtime_has_a_window(served: Served) -> None:
+    chat = "common.User.ann/common.Conversation.t9"
+    question = TextMessage(id="u", role="user", content="How long may I keep a book?")
+    run = RunInput(thread_id="t9", run_id="r", messages=[question], user="ann", persist=True)
+    await served.runtime.runtime.start(run)
+    async for _ in served.runtime.runtime.follow("r"):
+        pass
+    async with served.connect() as channel:
+        ann, bob = channel.act_for("ann"), channel.act_for("bob")
+        window = await ContextStub(ann).GetWindow(context_pb2.GetWindowRequest(id=chat))
+        memory = await MemoryStub(ann).GetWindow(memory_pb2.GetWindowRequest(thread_id="t9"))
+        short = memory_pb2.GetWindowRequest(thread_id="t9", budget=window.resources[1].tokens)
+        newest = await MemoryStub(ann).GetWindow(short)
+        with pytest.raises(AioRpcError) as caught:
+            await ContextStub(bob).GetWindow(context_pb2.GetWindowRequest(id=chat))
+        others = await MemoryStub(bob).GetWindow(memory_pb2.GetWindowRequest(thread_id="t9"))
+
+    said = [(one.role, one.content) for one in window.resources]
+    assert said == [("user", "How long may I keep a book?"), ("assistant", "Short.")]
+    uris = [one.id for one in window.resources]
+    assert [one.uri for one in memory.conversation] == uris
+    assert memory.tokens == window.tokens
+    assert [one.uri for one in newest.conversation] == uris[1:]
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert not others.conversation
 
 
 CALL = "/copilot.tool.v1.Tool/CallTool"

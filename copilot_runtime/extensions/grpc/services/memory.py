@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.extensions.grpc.protos import memory_pb2
 from copilot_runtime.extensions.grpc.service import (
     Call,
@@ -71,6 +71,8 @@ class MemoryService(RpcService):
             allocation if request.HasField("allocation") else None,
             access=self._knowledge.access(actor),
         )
+        if not (found.tools or found.context or found.conversation):
+            return await self._read_chat(conversation, actor, budget)
         return memory_pb2.GetWindowResponse(
             resource_id=conversation,
             tools=map(_encode, found.tools),
@@ -79,6 +81,25 @@ class MemoryService(RpcService):
             trimmed=sorted(found.trimmed),
             tokens=found.tokens,
         )
+
+    async def _read_chat(
+        self, conversation: str, actor: Actor, budget: int
+    ) -> memory_pb2.GetWindowResponse:
+        """Return the newest messages of a chat with this runtime that fit the token budget."""
+        answer = memory_pb2.GetWindowResponse(resource_id=conversation)
+        try:
+            window = await self._knowledge.get_window(conversation, actor=actor)
+        except NotFound:
+            return answer
+        chosen: list[Identifier] = []
+        for one in reversed(window.resources):
+            tokens = one.id.tokens or 0
+            if answer.tokens + tokens > budget:
+                break
+            answer.tokens += tokens
+            chosen.insert(0, one.id)
+        answer.conversation.extend(map(_encode, chosen))
+        return answer
 
     async def _count(self, found: Sequence[Identifier], actor: Actor) -> Iterable[Identifier]:
         """Return identifiers with token counts. Raises `Misuse` if a count is unknown."""

@@ -4,14 +4,16 @@ A provider's chunk is "some text" or "some arguments of call 1"; this module der
 and calls start and end. One text or reasoning is open at a time; calls may interleave.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import orjson
-
-from copilot_runtime.adapters.added_fields import AFTER, ANSWER, ID, FieldPieces, encode_fields
+from copilot_runtime.adapters.added_fields import AFTER, ANSWER, encode_fields
+from copilot_runtime.adapters.tool_calls import (
+    PARALLEL_CALLS,
+    ToolCallBuffer,
+    expand_calls,
+    is_readable,
+)
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import (
@@ -29,14 +31,10 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, new_id
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.base.jsontext import dumps, join_pieces
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text, parse_object
+from copilot_runtime.base.jsontext import join_pieces
 
 MAX_CALLS = 256
 """Maximum number of calls in one answer: each runs in a task, many of them also in a thread."""
-
-_COMMON_ID = re.compile(r"[a-zA-Z0-9_-]{0,40}")
-"""Call ids that all services accept. Others go back to the service that sent them only."""
 
 
 def build_limit_error() -> LimitExceeded:
@@ -132,9 +130,15 @@ class Assembly:
         self._end_reasoning()
 
     def end_call(self, index: int) -> None:
-        """End the call with this index: the provider has marked it as complete."""
+        """End the call with this index: the provider has marked it as complete.
+
+        Providers also mark a call in which a limit has cut off the answer. So a call without
+        complete arguments ends when another item begins, or with the answer.
+        """
         if (call := self._calls.get(index)) is not None:
-            self._end_call(call)
+            call.closed = True
+            if call.is_complete():
+                self._end_call(call)
 
     def call(
         self,
@@ -171,12 +175,18 @@ class Assembly:
         ):
             self._start(call)
 
-    def end(self) -> None:
-        """End all open messages and calls: the model has finished."""
+    def end(self, *, is_cut: bool = False) -> None:
+        """End all open messages and calls: the model has finished.
+
+        If a limit has cut off the answer, a call without complete arguments gets no end.
+        """
         self._end_text()
         self._end_reasoning()
         for call in self._calls.values():
-            self._end_call(call)
+            if is_cut and self._is_cut(call):
+                self._leave_open(call)
+            else:
+                self._end_call(call)
         self._calls.clear()
 
     def _begin_reasoning(self) -> str:
@@ -243,8 +253,21 @@ class Assembly:
     def _end_whole_calls(self) -> None:
         """End the calls whose arguments are complete, so that their actions can start."""
         for call in self._calls.values():
-            if call.is_complete():
+            if call.closed or call.is_complete():
                 self._end_call(call)
+
+    def _is_cut(self, call: "ToolCallBuffer") -> bool:
+        """Return whether an answer that was cut off ends within this call.
+
+        Only the last call may lack its arguments for that reason; others have none.
+        """
+        arguments = "".join(call.arguments)
+        is_last_without_any = call is self._latest and not arguments.strip()
+        return not call.ended and (is_last_without_any or not is_readable(arguments))
+
+    def _leave_open(self, call: "ToolCallBuffer") -> None:
+        if call.name and not call.started:
+            self._start(call)
 
     def _end_call(self, call: "ToolCallBuffer") -> None:
         if call.ended or not call.name:
@@ -319,78 +342,3 @@ def _collect_ids(messages: Sequence[Message]) -> set[str]:
         if isinstance(message, ActionExecutionMessage) and message.parent_id:
             ids.add(message.parent_id)
     return ids
-
-
-@dataclass(slots=True)
-class ToolCallBuffer:
-    provider_id: str
-    """The provider's id; `id` may differ from it."""
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-    fields: FieldPieces = field(default_factory=FieldPieces)
-    """The fields that the service has added."""
-    answer_fields: Mapping[str, Any] | None = None
-    """Those of the whole answer."""
-    started: bool = False
-    ended: bool = False
-
-    def add_name(self, piece: str) -> None:
-        """Append a chunk of the name; some servers repeat the whole name in each chunk."""
-        if piece != self.name:
-            self.name += piece
-
-    def is_another(self, call_id: str) -> bool:
-        """Return `True` if a chunk with this id and a name starts another call of the same index.
-
-        Some servers give every call the index 0; some of them send no id either.
-        """
-        if call_id and self.provider_id:
-            return call_id != self.provider_id
-        return not call_id and (self.ended or self.is_complete())
-
-    def added_fields(self) -> JsonObject | None:
-        """Return what the service wants back: fields, or an id that another service may refuse."""
-        fields = self.fields.join()
-        if self.provider_id and self.provider_id != self.id:
-            fields[ID] = self.provider_id
-        if self.answer_fields is not None:
-            fields[ANSWER] = self.answer_fields
-        return fields if fields or not _COMMON_ID.fullmatch(self.provider_id) else None
-
-    def is_complete(self) -> bool:
-        """Return `True` if the arguments are a complete JSON text."""
-        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
-            return False
-        try:
-            orjson.loads("".join(self.arguments))
-        except orjson.JSONDecodeError:
-            return False
-        return True
-
-
-PARALLEL_CALLS = frozenset({"multi_tool_use.parallel", "parallel"})
-
-_PREFIX = "functions."
-
-
-class InnerCall(NamedTuple):
-    """A call in the arguments of another; its arguments are JSON."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-def expand_calls(call_id: str, arguments: str) -> Sequence[InnerCall]:
-    """Return the calls in the arguments of a wrapper; their ids get the suffixes `_0`, `_1`, …"""
-    uses = parse_object(arguments).get("tool_uses")
-    calls: list[InnerCall] = []
-    for number, use in enumerate(uses if isinstance(uses, list) else ()):
-        fields = as_object(use)
-        name = get_text(fields, "recipient_name") or get_text(fields, "name")
-        values = get_object(fields, "parameters") or get_object(fields, "arguments")
-        calls.append(
-            InnerCall(f"{call_id}_{number}", name.removeprefix(_PREFIX), dumps(values).decode())
-        )
-    return calls

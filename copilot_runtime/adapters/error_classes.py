@@ -15,10 +15,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from copilot_runtime.adapters.invalid_answers import MISSPELT
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
+    InvalidAnswer,
     LimitExceeded,
     NetworkError,
     PaymentRequired,
@@ -67,6 +69,13 @@ _CLIENT = range(300, 500)
 _TOOLS = r"(custom )?(tools?|tool[ _-]?(use|calls?|calling)|function[ _-]?call(s|ing)?)"
 
 ERROR_CLASSES: Sequence[ErrorClass] = (
+    ErrorClass(
+        "unreadable answer",
+        InvalidAnswer,
+        is_retried=True,  # once
+        overridden=range(400, 600),
+        codes=dict.fromkeys(MISSPELT, 502),
+    ),
     ErrorClass(
         "context length",
         LimitExceeded,

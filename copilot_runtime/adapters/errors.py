@@ -29,6 +29,7 @@ from copilot_runtime.adapters.provider_errors import (
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
+    InvalidAnswer,
     LimitExceeded,
     NetworkError,
     PaymentRequired,
@@ -130,11 +131,14 @@ def read_response_error(
 def find_delay(status: int, body: bytes) -> float | None:
     """Return after how many seconds a request is repeated, by its error response.
 
-    It is 0 if the body names no time, and None if the class of the error is not repeated.
+    It is 0 if the body names no time, and None if the class of the error is not repeated, or only
+    once, as after an `InvalidAnswer`.
     """
     value, reason = decode_body(body), read_error_message(body)
     found, _ = classify(status, read_codes(value), reason)
-    return (find_retry_delay(value, reason) or 0.0) if found.is_retried else None
+    if not found.is_retried or found.error is InvalidAnswer:
+        return None
+    return find_retry_delay(value, reason) or 0.0
 
 
 def find_body_error(service: Service, body: bytes) -> CopilotError | None:
@@ -198,7 +202,7 @@ def build_error(
         if retry_after is not None and retry_after >= 1 and find_retry_delay(None, reason) is None:
             message = f"{message.rstrip('.')}. Please try again in {ceil(retry_after)} seconds."
         error = RateLimited(message, retry_after=retry_after, hint=hint or None, kind=kind)
-    elif found.error in (LimitExceeded, Refused):
+    elif found.error in (LimitExceeded, Refused, InvalidAnswer):
         error = found.error(message, hint=hint or None, kind=kind)
     else:
         error = found.error(message, status_code=status, hint=hint or None, kind=kind)
@@ -293,7 +297,7 @@ class ProviderHealth:
 
     def record_failure(self, error: Exception) -> None:
         """Record a failed request. Errors of the request itself and rate limits do not count."""
-        if isinstance(error, RateLimited):
+        if isinstance(error, RateLimited | InvalidAnswer):
             return
         if isinstance(error, NetworkError | AuthenticationFailed | PaymentRequired):
             self._failures += 1

@@ -7,7 +7,6 @@ connection when the events are no longer read.
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
@@ -16,99 +15,24 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import (
     ProviderHealth,
     Service,
     find_body_error,
     find_request_id,
     read_response_error,
-    read_stream_error,
 )
 from copilot_runtime.adapters.first_token import FirstTokenLimit
-from copilot_runtime.adapters.provider_errors import find_error
-from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.adapters.invalid_answers import CONTENT
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.api.events import Event, Events, Usage
-from copilot_runtime.base.errors import CopilotError, NetworkError, RateLimited
-from copilot_runtime.base.jsontext import loads, mark_halves
+from copilot_runtime.base.errors import CopilotError, InvalidAnswer, NetworkError, RateLimited
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.http.client import ERROR_BODY_TIMEOUT
 from copilot_runtime.http.errors import MAX_WAIT, backoff, parse_retry_after
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.genai import describe_response
 from copilot_runtime.telemetry.span import NO_SPAN, Span
-
-_DONE = b"[DONE]"
-"""The last payload of OpenAI, and of many gateways whatever provider is behind them."""
-
-_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-
-
-class JSONReader(ABC):
-    """Translates the payloads of one response into events, and tracks whether it is complete.
-
-    A subclass implements `_take` and `end`.
-    """
-
-    def __init__(self, request: ChatRequest, service: Service) -> None:
-        self.finished = False
-        """True when the provider has sent the reason why the model stopped."""
-        self.done = False
-        """True when nothing follows."""
-        self.failure: CopilotError | None = None
-        """The error that the provider sent; it is raised after the events that came before it."""
-        self._service = service
-        self._assembly = Assembly(request, service.origin)
-        self._model = service.model
-        self._stop: str | None = None
-        """The stop reason of the model, as OpenAI calls it if OpenAI has it."""
-
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of payloads."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                if payload.strip() == _DONE:
-                    self.done = True
-                    break
-                try:
-                    self._take(loads(payload, mark_halves))
-                except _MALFORMED as error:
-                    raise self._service.payload_error(payload) from error
-        except CopilotError as error:
-            self.failure = error
-        return events
-
-    def feed(self, data: JsonObject) -> list[Event]:
-        """Return the events of one payload that an SDK has decoded, or raise its error."""
-        events = self._assembly.events = []
-        self._take(data)
-        return events
-
-    def describe(self, span: Span) -> None:
-        """Add the id, model and stop reason of the response to the span of the request."""
-        response_id = self._assembly.response_id
-        if response_id or self._stop:
-            describe_response(span, response_id, self._model, self._stop)
-
-    def _raise_error(self, data: JsonObject) -> None:
-        """Raise the error in a payload, in any of the usual forms, if there is one."""
-        if (error := find_error(data)) is not None:
-            raise read_stream_error(self._service, error)
-
-    @abstractmethod
-    def end(self) -> list[Event]:
-        """Return the events that follow a complete response, such as its `Usage`."""
-
-    @abstractmethod
-    def _take(self, data: JsonObject) -> None:
-        """Add the events of one payload to the assembly.
-
-        Raises the error that the payload contains. An exception caused by a missing field or a
-        wrong type marks the payload as malformed.
-        """
-
 
 _NO_STREAM = (b"{", b"[", b"<")
 """First bytes of a body without events: the JSON of a proxy that does not stream, an error that
@@ -181,13 +105,13 @@ async def stream_response(
     """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
     After an error that is `retryable`, by its class in `ERROR_CLASSES`, the request is sent again,
-    as long as no event has been yielded. `first_token_timeout` limits the seconds until the first
-    event, retries included.
+    as long as no event has been yielded; after an `InvalidAnswer`, once. `first_token_timeout`
+    limits the seconds until the first event, retries included.
     The `span` of the request gets the parameters, the attributes of the response and an event per
     retry; `health` gets the outcome. A request that was refused is prepared and sent again if
     `leave_out` returns `True` for the error: the next one is without the files of that error.
-    Raises the error of the response's status or body, `RunStalled` at a timeout, and `NetworkError`
-    for a response that ended too early.
+    Raises the error of the response's status or body, `RunStalled` at a timeout, `NetworkError`
+    for a response that ended too early, and `InvalidAnswer` for one without content.
     """
     request, warnings = await prepare()
     if span.is_recording and (parameters := describe_body(request.content)):
@@ -195,6 +119,7 @@ async def stream_response(
     reader: JSONReader | None = None
     for warning in warnings:
         yield warning
+    is_answered = False
     limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
     try:
         for attempt in count():
@@ -202,30 +127,41 @@ async def stream_response(
             error: CopilotError | None = None
             async with limit.enter(request.exchange) as response:
                 if not 200 <= response.status < 300:
-                    raise await _read_error(response, request.service)
-                reading = _read_events(request, response, limit, reader, frames)
-                try:
-                    async for events in reading:
-                        for event in events:
-                            limit.has_event = True
-                            yield event
-                except NetworkError as broken:
-                    if not reader.finished:  # else the response is complete, whatever follows
-                        error = find_body_error(request.service, frames.other_text) or broken
-                finally:
-                    await reading.aclose()
-                response.finished = reader.done
+                    error = await _read_error(response, request.service)
+                    if not isinstance(error, InvalidAnswer):  # the client has repeated others
+                        raise error
+                else:
+                    reading = _read_events(request, response, limit, reader, frames)
+                    try:
+                        async for events in reading:
+                            for event in events:
+                                if not is_answered:
+                                    limit.has_event = True
+                                    is_answered = type(event) in CONTENT
+                                yield event
+                    except NetworkError as broken:
+                        if not reader.finished:  # else the response is complete, whatever follows
+                            error = find_body_error(request.service, frames.other_text) or broken
+                    finally:
+                        await reading.aclose()
+                    response.finished = reader.done
             error = error or _find_error(reader, frames, request.service, response.headers)
             if error is None:
-                if health is not None:
-                    health.record_success()
-                for event in reader.end():
+                ending = reader.end()
+                is_answered = is_answered or not CONTENT.isdisjoint(map(type, ending))
+                error = None if is_answered else reader.find_emptiness()
+                for event in ending:
                     if isinstance(event, Usage):
                         request.on_usage(event)
-                    yield event
-                return
+                    if error is None or isinstance(event, Usage):
+                        yield event
+                if error is None:
+                    if health is not None:
+                        health.record_success()
+                    return
             wait = (isinstance(error, RateLimited) and error.retry_after) or backoff(attempt)
-            is_final = limit.has_event or attempt >= request.max_retries or wait > MAX_WAIT
+            once = isinstance(error, InvalidAnswer) and attempt > 0
+            is_final = limit.has_event or once or attempt >= request.max_retries or wait > MAX_WAIT
             if is_final or not error.retryable:
                 raise error
             span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
@@ -314,7 +250,7 @@ def _find_error(
         if request_id := find_request_id(headers):  # for the provider's support
             error.hint = " ".join(filter(None, [error.hint, f"Request id: {request_id}."]))
         return error
-    if reader.finished:
+    if reader.finished or reader.done:  # some gateways send the end without a reason
         return None
     if not frames.is_event_stream:
         return service.body_error(frames.other_text)

@@ -173,15 +173,17 @@ class DirectAgent(Agent):
                         while (ready := turn.pop_ready()) is not None:
                             for result in turn.build_results(ready):
                                 yield result
-                    turn.feed(event)
-                    yield event
+                    if turn.feed(event):
+                        yield event
             is_left = False
+            turn.refuse_open_calls()
             if request.span.is_recording:
                 _end_span(request, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:
                     async for event in events:
                         yield event
+                turn.check_refusals(request.messages)
         except Exception as error:
             is_left = False
             if isinstance(error, CopilotError):
@@ -271,8 +273,10 @@ def _has_state_actions_only(request: ChatRequest) -> bool:
 def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
     """Return the request of the next turn, extended by the messages of this turn."""
     messages: list[Message] = [*request.messages, *fold_messages(turn.events)]
-    # a model forced to call an action may answer freely once it has done so
-    parameters = replace(request.parameters, tool_choice=None, tool_choice_name=None)
+    parameters = request.parameters
+    if not turn.refused:
+        # a model forced to call an action may answer freely once it has done so
+        parameters = replace(parameters, tool_choice=None, tool_choice_name=None)
     return replace(
         request, messages=messages, parameters=parameters, message_id=new_id(), span=NO_SPAN
     )

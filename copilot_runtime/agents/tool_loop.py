@@ -5,11 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from copilot_runtime.adapters.stop_reasons import read_stop_reason
+from copilot_runtime.adapters.tool_calls import is_readable
 from copilot_runtime.agents.turn import Handoff, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, SupportsRun
 from copilot_runtime.api.events import (
+    ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
@@ -18,7 +21,9 @@ from copilot_runtime.api.events import (
     Events,
     Interrupt,
     MessagesSnapshot,
+    Raw,
     RunFinished,
+    Usage,
 )
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
@@ -31,6 +36,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.run_input import CURRENT_RUN, AgentInput, RunInput, wait_for_storage
 from copilot_runtime.api.transcript import fold_conversation, fold_messages
 from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsonvalue import get_object
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
 
 MAX_TOOLS = 128
@@ -64,13 +70,18 @@ class ToolLoopAgent(Agent):
             turn = Turn(run, server, self.action_timeout)
             async with aclosing(self.agent.run(run)) as events:
                 async for event in events:
+                    if isinstance(event, ActionExecutionEnd) and _is_broken(turn, event.call_id):
+                        continue  # the call is refused at the end, unless the agent answers it
                     turn.events.append(event)
                     if not isinstance(event, RunFinished):
                         yield event
-            is_blocked = _start_calls(turn)
+            is_blocked, ends = _start_calls(turn)
+            for end in ends:
+                yield end
             async with aclosing(finish_turn(turn, self.max_turns)) as events:
                 async for event in events:
                     yield event
+            turn.check_refusals(run.messages)
             if turn.is_done or is_blocked:
                 for event in turn.events:
                     if isinstance(event, RunFinished):
@@ -196,24 +207,70 @@ def build_handoff_actions(
     return handoffs[:room]
 
 
-def _start_calls(turn: Turn) -> bool:
-    """Start the calls without a result.
+def _start_calls(turn: Turn) -> tuple[bool, Sequence[Event]]:
+    """Start the calls without a result; refuse those that were cut off.
 
-    Return `True` if the agent must wait for a person or the browser.
+    Return `True` if the agent must wait for a person or the browser, and the ends that are missing
+    after the agent's own results.
     """
-    is_blocked = any(isinstance(event, Interrupt) for event in turn.events)
-    for call in _find_pending_calls(turn.run.messages, turn.events):
-        if call.name in turn.server:
+    has_question = any(isinstance(event, Interrupt) for event in turn.events)
+    is_blocked = has_question
+    calls, open_ids = _find_pending_calls(turn.run.messages, turn.events)
+    is_cut = _ended_by_length(turn.events)
+    for call in calls:
+        is_ours = call.name in turn.server or call.name in turn.browser
+        if call.id in open_ids:
+            if is_ours and not has_question:
+                turn.refuse(call.id, call.name)
+        elif is_ours and is_cut and call is calls[-1] and not call.arguments.strip():
+            turn.refuse(call.id, call.name, is_open=False)
+        elif call.name in turn.server:
             turn.start(call.id, call.name, call.arguments)
         else:
             is_blocked = True
-    return is_blocked
+    answered = open_ids - {call.id for call in calls}
+    return is_blocked, [ActionExecutionEnd(call_id=id) for id in answered]
+
+
+def _is_broken(turn: Turn, call_id: str) -> bool:
+    """Return whether the arguments of a call of the browser that now ends are not JSON."""
+    pieces: list[str] = []
+    for event in reversed(turn.events):
+        match event:
+            case ActionExecutionArgs(call_id=id, delta=delta) if id == call_id:
+                pieces.append(delta)
+            case ActionExecutionStart(call_id=id, name=name) if id == call_id:
+                return name in turn.browser and not is_readable("".join(reversed(pieces)))
+            case ActionExecutionResult(call_id=id) if id == call_id:
+                return False
+            case _:
+                pass
+    return False
+
+
+def _ended_by_length(events: Sequence[Event]) -> bool:
+    """Return whether the agent's last request to its model ended by a limit, as far as it says so.
+
+    Agents of LangGraph say so in the events of LangChain, which they pass on as `RAW`.
+    """
+    for event in reversed(events):
+        match event:
+            case Usage(stop_reason=reason):
+                return reason == "length"
+            case Raw(event={"event": "on_chat_model_end", "data": {"output": output}}):
+                return read_stop_reason(get_object(output, "response_metadata")) == "length"
+            case _:
+                pass
+    return False
 
 
 def _find_pending_calls(
     earlier: Iterable[Message], events: Sequence[Event]
-) -> Sequence[ActionExecutionMessage]:
-    """Return the complete calls without a result, including those only in a snapshot."""
+) -> tuple[Sequence[ActionExecutionMessage], set[str]]:
+    """Return the calls without a result, and the ids of those without an end.
+
+    They include calls that are only in a snapshot.
+    """
     messages = fold_messages(events)
     streamed = {call.id: call for call in messages if isinstance(call, ActionExecutionMessage)}
     ids = streamed.keys() | {message.id for message in earlier}
@@ -235,7 +292,7 @@ def _find_pending_calls(
                         pending.pop(message.call_id, None)
             case _:
                 pass
-    return [call for id, call in pending.items() if id not in incomplete]
+    return [*pending.values()], incomplete
 
 
 def _continue_run(run: RunInput, events: Sequence[Event]) -> RunInput:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.adapters.assembly import MAX_CALLS, build_limit_error
+from copilot_runtime.adapters.tool_calls import is_readable
 from copilot_runtime.agents.shared_state import SharedState
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.events import (
@@ -22,11 +23,18 @@ from copilot_runtime.api.events import (
     TextMessageStart,
     Usage,
 )
+from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.run_input import Resume, RunInput
-from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.base.jsontext import join_pieces
 
 logger = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+"""Answers to one question that may end within a call: after the last of them, the run fails."""
+
+_CUT_OFF = "INCOMPLETE_ARGUMENTS"
+_CUT_OFF_START = f'{{"error":{{"code":"{_CUT_OFF}"'
 
 
 class Handoff(NamedTuple):
@@ -38,7 +46,11 @@ class Handoff(NamedTuple):
 
 
 class Turn:
-    """Starts the actions that a turn calls, in tasks, and yields their results in call order."""
+    """Starts the actions that a turn calls, in tasks, and yields their results in call order.
+
+    A call that was cut off is refused: it has no end, or its arguments for the browser are not
+    JSON. Nobody runs it. Its result says so and precedes its end, which tells v1 clients the same.
+    """
 
     def __init__(
         self,
@@ -59,6 +71,8 @@ class Turn:
         self.handoffs: list[Handoff] = []
         """The agents to hand off to, as actions."""
         self.browser_calls = 0
+        self.refused: dict[str, bool] = {}
+        """The calls that were cut off, and whether their end follows their result."""
         self.is_direct = False
         self.first_event_time = 0
         """The time of the model's first event, in nanoseconds since 1970; 0 before that."""
@@ -70,8 +84,11 @@ class Turn:
         """Whether no other turn of the model follows in this run."""
         return bool(not self.calls or self.browser_calls or self.is_direct or self.handoffs)
 
-    def feed(self, event: Event) -> None:
-        """Record an event; start the action when its call is complete."""
+    def feed(self, event: Event) -> bool:
+        """Record an event; start the action when its call is complete.
+
+        Return whether the client gets the event now, which it does not for a refused call.
+        """
         match event:
             case TextMessageContent():
                 pass
@@ -85,12 +102,16 @@ class Turn:
                 self._arguments[call_id] = []
             case ActionExecutionEnd(call_id=call_id):
                 arguments = join_pieces(self._get_arguments(call_id))
+                del self._arguments[call_id]
                 self.start(call_id, self.calls[call_id], arguments)
+                if call_id in self.refused:
+                    return False
             case Usage():
                 self.usage = event
             case _:
                 pass
         self.events.append(event)
+        return True
 
     def pop_ready(self) -> "tuple[str, asyncio.Task[Outcome]] | None":
         """Remove and return the next call in order, if its task is done."""
@@ -106,6 +127,8 @@ class Turn:
         call_id, task = call
         name, result = self.calls[call_id], task.result().result
         events: list[Event] = [ActionExecutionResult(call_id=call_id, name=name, result=result)]
+        if self.refused.get(call_id):
+            events.append(ActionExecutionEnd(call_id=call_id))
         if self.shared is not None and (state := self.shared.pop_change(call_id)) is not None:
             events.insert(0, state)
         action = self.server.get(name)
@@ -143,6 +166,29 @@ class Turn:
             self.cancel()
             raise build_limit_error()
 
+    def refuse_open_calls(self) -> None:
+        """Refuse the calls that have no end, once the model has finished."""
+        for call_id in self._arguments:
+            self.refuse(call_id, self.calls[call_id])
+
+    def refuse(self, call_id: str, name: str, *, is_open: bool = True) -> None:
+        """Give a call that was cut off a result that says so; `is_open` if it has no end yet."""
+        self._name_call(call_id, name)
+        self.refused[call_id] = is_open
+        work = asyncio.create_task(_report_cut_off(name), name=f"action:{name}")
+        self.tasks.append((call_id, work))
+
+    def check_refusals(self, messages: Sequence[Message]) -> None:
+        """Raise `LimitExceeded` if `ATTEMPTS` answers since the last question were cut off.
+
+        `messages` are those before this turn. A v1 client asks again after each result, for ever.
+        """
+        if self.refused and 1 + _count_cut_off(messages) >= ATTEMPTS:
+            raise LimitExceeded(
+                f"The answer was cut off {ATTEMPTS} times within a call of an action.",
+                hint="Raise max_tokens, or have the model write less in one call.",
+            )
+
     def start(self, call_id: str, name: str, arguments: str) -> None:
         """Start the action of a call, unless it is the browser's; `arguments` is JSON.
 
@@ -151,7 +197,10 @@ class Turn:
         self._name_call(call_id, name)
         action = self.server.get(name)
         if action is None and (name in self.browser or self.run.is_v1):
-            self.browser_calls += 1  # the browser's to run, or to refuse
+            if is_readable(arguments):
+                self.browser_calls += 1  # the browser's to run, or to refuse
+            else:  # some clients complete what they got, and run it
+                self.refuse(call_id, name)
             return
         if action is None:
             work = _report_unknown(name, self.server, self.browser)
@@ -173,3 +222,26 @@ async def _report_unknown(name: str, server: dict[str, Action], browser: set[str
 
 async def _confirm_handoff(name: str) -> Outcome:
     return Outcome(f"{name} agent started")  # in the words of the Node runtime
+
+
+async def _report_cut_off(name: str) -> Outcome:
+    logger.warning("A call of %r was not run: its arguments are incomplete.", name[:100])
+    return Outcome.failure(
+        _CUT_OFF,
+        "The call was not run, because its arguments are incomplete: the answer probably reached "
+        "its limit. Call again with shorter arguments, or make several calls.",
+    )
+
+
+def _count_cut_off(messages: Sequence[Message]) -> int:
+    """Return the number of calls that were cut off since the last message of the user."""
+    total = 0
+    for message in reversed(messages):
+        match message:
+            case TextMessage(role="user"):
+                break
+            case ResultMessage(result=result) if result.startswith(_CUT_OFF_START):
+                total += 1
+            case _:
+                pass
+    return total

@@ -72,7 +72,8 @@ class Adapter:
         """Send one request to the model and yield its answer.
 
         An async generator. It yields messages, calls, reasoning and `Usage`, interleaved in any
-        way, each as a `…Start`, its deltas and its `…End`. It does not yield results of calls,
+        way, each as a `…Start`, its deltas and its `…End`. A call in which the answer was cut off
+        gets no `…End`: it will not run, and the model is told. It does not yield results of calls,
         nor `RunStarted`, `RunFinished` or `RunFailed`, which the runtime adds.
 
         Raise errors: a `CopilotError` reaches the client with its code and message, any other

@@ -144,7 +144,10 @@ class ActionExecutionArgs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionEnd:
-    """The arguments of a tool call are complete."""
+    """The arguments of a tool call are complete.
+
+    For a call that was cut off, and will not run, it comes after the result.
+    """
 
     call_id: str
     type: Literal["action_execution_end"] = "action_execution_end"

@@ -3,6 +3,7 @@
     CopilotError                            UNKNOWN                      500  toast     critical
     ├── NetworkError                        NETWORK_ERROR                503  banner    critical
     │   ├── RateLimited                     RATE_LIMITED                 429  banner    warning
+    │   ├── InvalidAnswer                   NETWORK_ERROR                502  banner    critical
     │   └── RunStalled                      NETWORK_ERROR                504  banner    critical
     ├── NotFound                            NOT_FOUND                    404  banner    critical
     │   ├── AgentNotFound                   AGENT_NOT_FOUND              500  banner    critical
@@ -180,6 +181,16 @@ class RateLimited(NetworkError):
     def __init__(self, message: str, *, retry_after: float | None = None, **details: str | None):
         super().__init__(message, hint=details.get("hint"), kind=details.get("kind"))
         self.retry_after = retry_after
+
+
+class InvalidAnswer(NetworkError):
+    """A model's answer is empty, or contains a call that its provider could not parse.
+
+    Asked again, the model mostly answers, so adapters do so once.
+    """
+
+    status_code = 502
+    error_type = "INVALID_ANSWER"
 
 
 class RunStalled(NetworkError):

@@ -47,8 +47,8 @@ class HandoffPolicy:
         return self.hand_over == "always" or (self.hand_over == "v1" and run.is_v1)
 
     def add_tool_loop(self, agent: Agent, run: RunInput) -> Agent:
-        """Wrap the agent in a loop that executes its server actions, if it has any."""
-        if all(action.in_browser for action in run.actions):
+        """Wrap the agent in a loop that executes its calls, or refuses them, if it may call any."""
+        if not run.actions:
             return agent
         return ToolLoopAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
 

@@ -69,7 +69,6 @@ ANSWERS: dict[str, Sequence[Step]] = {
         CallEnd("toolu_1"),
         Stop("tool_calls"),
     ],
-    "nothing": [Stop()],
 }
 
 

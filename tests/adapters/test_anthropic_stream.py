@@ -1,6 +1,7 @@
 """What becomes of the events of Anthropic's Messages API, over a real connection."""
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -146,6 +147,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
                 {"type": "signature_delta", "signature": "c2ln"},
             ),
             block(1, {"type": "redacted_thinking", "data": "aGlkZGVu"}),
+            text("Hi", index=2),
             finish(),
         ),
         [
@@ -154,6 +156,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
                 signature(signature="c2ln"),
             ),
             *thought(signature(2, data="aGlkZGVu"), number=2),
+            *said("Hi", id="msg_1"),
             counts(),
         ],
     ),
@@ -198,9 +201,14 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
             counts("length"),
         ],
     ),
+    "an end without a reason": (
+        streamed(START, text("Hi"), STOP),
+        [*said("Hi", id="msg_1"), replace(counts(output_tokens=None), stop_reason=None)],
+    ),
     "tokens of thoughts": (
         streamed(
             START,
+            text("Hi"),
             event(
                 "message_delta",
                 delta={"stop_reason": "end_turn"},
@@ -212,7 +220,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
             ),
             STOP,
         ),
-        [counts(reasoning_tokens=6)],
+        [*said("Hi", id="msg_1"), counts(reasoning_tokens=6)],
     ),
     "no stream at all": (
         [

@@ -277,6 +277,17 @@ async def test_a_filtered_answer_is_an_error() -> None:
     assert isinstance(error, Refused)
 
 
+async def test_a_call_that_langchain_cannot_parse_arrives_and_has_no_end() -> None:
+    cut: Any = {"name": "setColor", "args": '{"color": "re', "id": "call_1", "error": None}
+    message = AIMessage(
+        "", id="run-1", invalid_tool_calls=[cut], response_metadata={"finish_reason": "length"}
+    )
+    events = await answer_to(LangChainAdapter(giving(message)), PLAIN)
+
+    assert events[:2] == called("setColor", '{"color": "re', parent="run-1")[:2]
+    assert [event.type for event in events[2:]] == ["custom", "usage"]
+
+
 async def test_a_chat_model_that_does_not_stream_answers_at_once() -> None:
     model = FakeMessagesListChatModel(responses=[AIMessage("Hi", id="run-1")])
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -17,13 +17,17 @@ from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
+    InvalidAnswer,
     LimitExceeded,
     NetworkError,
     RateLimited,
     RunStalled,
 )
 from copilot_runtime.http import client as _client
+from tests.adapters.asking import text_in
+from tests.adapters.contract.fakes import data
 from tests.adapters.provider import (
+    DONE,
     END,
     HANG,
     HEAD,
@@ -32,6 +36,7 @@ from tests.adapters.provider import (
     finish,
     piece,
     saying,
+    streamed,
     text,
     whole,
 )
@@ -320,3 +325,38 @@ async def test_a_slow_reader_is_not_a_silent_model(provider: Provider):
     await adapter.aclose()
 
     assert len(seen) == 3
+
+
+NATIVE = {"finish_reason": "stop", "native_finish_reason": "MALFORMED_FUNCTION_CALL"}
+MISSPELT: dict[str, Sequence[Step]] = {
+    "Groq": [
+        whole(
+            refusal("Failed to call a function.", code="tool_use_failed", failed_generation="x"),
+            status="400 Bad Request",
+        )
+    ],
+    "Groq, in its stream": streamed(
+        data(refusal("Failed to call a function.", code="tool_use_failed"))
+    ),
+    "Gemini behind OpenAI's API": streamed(
+        finish("function_call_filter: MALFORMED_FUNCTION_CALL"), DONE
+    ),
+    "Gemini behind OpenRouter": streamed(
+        data({"choices": [{"index": 0, "delta": {}, **NATIVE}]}), DONE
+    ),
+}
+
+
+@in_one_test("case", MISSPELT)
+async def test_a_call_that_the_model_misspelt_is_asked_for_again_once(
+    provider: Provider, case: str
+):
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", api_key=SECRET, max_retries=5)
+    provider.answer(MISSPELT[case], saying(text("fine")))
+    assert text_in(await answer_to(adapter)) == "fine"
+
+    provider.answer(MISSPELT[case])
+    provider.requests.clear()
+    error = await error_of(adapter)
+    assert (type(error), error.code, len(provider.requests)) == (InvalidAnswer, "NETWORK_ERROR", 2)
+    await adapter.aclose()

@@ -22,7 +22,6 @@ from copilot_runtime.base.errors import CopilotError, Misuse, NetworkError, Rate
 from tests.adapters.asking import answer_to, called, failure_of, said
 from tests.adapters.provider import (
     CLOSE,
-    DONE,
     END,
     HANG,
     HEAD,
@@ -240,12 +239,6 @@ FAILURES: dict[str, tuple[Sequence[Step], Sequence[Event], type[CopilotError], s
     ),
     "ended without a reason": (
         streamed(text("Par")),
-        said("Par", ended=False),
-        NetworkError,
-        PREMATURE,
-    ),
-    "done without a reason": (
-        streamed(text("Par"), DONE),
         said("Par", ended=False),
         NetworkError,
         PREMATURE,

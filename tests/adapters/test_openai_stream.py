@@ -63,7 +63,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
         streamed(text("Hi"), finish(), text("there"), DONE),
         [*said("Hi"), *said("there", id="chatcmpl-1-2")],
     ),
-    "nothing": (saying(chunk({"role": "assistant", "content": ""})), []),
+    "an end without a reason": (streamed(text("Hi"), DONE), said("Hi")),
     "a call in pieces": (
         saying(
             tools(tool(id="call_1", name="setColor")),

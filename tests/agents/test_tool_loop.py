@@ -25,10 +25,12 @@ from copilot_runtime.api.events import (
     Event,
     Interrupt,
     MessagesSnapshot,
+    Raw,
     RunFinished,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
+    Usage,
 )
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
@@ -36,8 +38,9 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
+from tests.adapters.asking import messages_in
 from tests.in_one_test import in_one_test
-from tests.wire.client import PLAIN, browser_action, chat, client_of, user
+from tests.wire.client import PLAIN, acting, browser_action, chat, client_of, user
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -178,6 +181,63 @@ async def test_a_call_that_the_agent_has_answered_itself_is_not_run():
 
     assert [e["content"] for e in events if e["type"] == "TOOL_CALL_RESULT"] == ["its own"]
     assert len(shop.asked) == 1
+
+
+SET_COLOR = {"name": "setColor", "description": "", "parameters": {"type": "object"}}
+LIMITED = {"content": "", "response_metadata": {"finish_reason": "MAX_TOKENS"}}
+EMPTY_CALL: list[Event] = [
+    ActionExecutionStart(call_id="c1", name="setColor"),
+    ActionExecutionEnd(call_id="c1"),
+]
+CUT_OFF: dict[str, list[Event]] = {
+    "half of its arguments": calls("setColor", '{"color": "re'),
+    "no end": EMPTY_CALL[:1],
+    "no arguments in an answer that reached its limit": [
+        *EMPTY_CALL,
+        Usage(model="m", stop_reason="length"),
+    ],
+    "the same in the words of LangChain": [
+        *EMPTY_CALL,
+        Raw(event={"event": "on_chat_model_end", "data": {"output": LIMITED}}),
+    ],
+}
+
+
+@in_one_test("case", CUT_OFF)
+async def test_a_call_of_the_page_that_an_agent_cut_off_gets_a_result(case: str):
+    shop = Shopkeeper(CUT_OFF[case], says("Sorry."))
+    async with browsing(agents={"shop": shop}) as browser:
+        events = (await browser.run(agent="shop", tools=[SET_COLOR])).events()
+
+    kinds = [event["type"] for event in events if event["type"].startswith("TOOL_CALL")]
+    assert [kind for kind in kinds if kind != "TOOL_CALL_ARGS"] == [
+        "TOOL_CALL_START",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+    ]
+    (told,) = [m.result for m in shop.asked[1].messages if isinstance(m, ResultMessage)]
+    assert "arguments are incomplete" in told
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+@in_one_test("case", ["half of its arguments", "no end"])
+async def test_a_v1_page_does_not_run_a_call_that_an_agent_cut_off(case: str):
+    shop = Shopkeeper(CUT_OFF[case], says("Sorry."))
+    async with client_of(runtime_of(agents={"shop": shop})) as client:
+        answer = (await client.ask(acting(query=PLAIN, **SHOP))).json()
+
+    call, *_ = messages_in(answer)
+    assert (call["name"], call["status"]["code"]) == ("setColor", "Pending")
+
+
+async def test_a_call_of_the_page_that_an_agent_answers_itself_keeps_its_result():
+    own = ActionExecutionResult(call_id="c1", name="setColor", result="its own")
+    shop = Shopkeeper([*calls("setColor", '{"color": "re'), own])
+    async with browsing(agents={"shop": shop}) as browser:
+        events = (await browser.run(agent="shop", tools=[SET_COLOR])).events()
+
+    assert [e["content"] for e in events if e["type"] == "TOOL_CALL_RESULT"] == ["its own"]
+    assert (events[-1]["type"], len(shop.asked)) == ("RUN_FINISHED", 1)
 
 
 def snapshot(*more: Message) -> MessagesSnapshot:

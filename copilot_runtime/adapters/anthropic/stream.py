@@ -11,7 +11,7 @@ import orjson
 
 from copilot_runtime.adapters.anthropic.request import PROVIDER
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.streaming import JSONReader
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.errors import Refused
@@ -42,9 +42,10 @@ class MessageReader(JSONReader):
         self._thought: dict[str, Any] = {}  # what the service wants back with the open reasoning
         self._usage: dict[str, Any] = {}
 
-    def end(self) -> list[Event]:
-        """Return the `Usage` with the counts and the stop reason."""
-        return [self._build_usage()]
+    def _conclude(self) -> list[Event]:
+        """Return the `Usage` with the counts and the stop reason, after a warning if it is cut."""
+        cut = [Custom(name="finish_reason", value="length")] if self._stop == "length" else []
+        return [*cut, self._build_usage()]
 
     def _take(self, data: dict[str, Any]) -> None:
         match data["type"]:
@@ -128,9 +129,7 @@ class MessageReader(JSONReader):
             return
         self.finished = True
         self._stop = STOP_REASONS.get(reason, reason)
-        self._assembly.end()
-        if self._stop == "length":
-            self._assembly.events.append(Custom(name="finish_reason", value="length"))
+        self._end_answer()
         if reason == "refusal":
             self._assembly.events.append(self._build_usage())
             raise self._refusal_error(delta.get("stop_details") or {})

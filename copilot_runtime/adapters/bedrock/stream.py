@@ -14,8 +14,9 @@ from zlib import crc32
 import orjson
 
 from copilot_runtime.adapters.attachments import image_activity
-from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
-from copilot_runtime.adapters.streaming import JSONReader
+from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.errors import NetworkError
@@ -134,7 +135,6 @@ _STOPS = {
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
 }
-_MALFORMED = ("malformed_model_output", "malformed_tool_use")
 
 
 class ConverseReader(JSONReader):
@@ -147,7 +147,7 @@ class ConverseReader(JSONReader):
         """Block → the kind of its chunks, and chunks that can only be decoded together."""
         self._usage: JsonObject = {}
 
-    def end(self) -> list[Event]:
+    def _conclude(self) -> list[Event]:
         """Return the `Usage`; without counts, it has the stop reason only."""
         counts, cached = self._usage, ("cacheReadInputTokens", "cacheWriteInputTokens")
         usage = Usage(
@@ -177,7 +177,7 @@ class ConverseReader(JSONReader):
                 case "messageStart":
                     self._assembly.begin("")
                 case "messageStop":
-                    self._finish(event["stopReason"])
+                    self._finish(event.get("stopReason") or "")
                 case "metadata":
                     self._usage = as_object(event.get("usage"))
                     self.done = self.finished
@@ -234,11 +234,11 @@ class ConverseReader(JSONReader):
     def _finish(self, reason: str) -> None:
         if reason == "content_filtered":
             raise self._service.content_filter_error()
-        if reason in _MALFORMED:
-            raise build_error(self._service, f"The model stopped with {reason}.", 502)
+        if (error := find_misspelt_answer(self._service, reason)) is not None:
+            raise error
         self.finished = True
-        self._stop = _STOPS.get(reason, reason)
-        self._assembly.end()
+        self._stop = _STOPS.get(reason, reason) or None
+        self._end_answer()
 
 
 def _join(pieces: list[str]) -> str:

@@ -9,7 +9,8 @@ import orjson
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error
 from copilot_runtime.adapters.google.request import SIGNED
-from copilot_runtime.adapters.streaming import JSONReader
+from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.errors import CopilotError
@@ -17,8 +18,7 @@ from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
 _FAILED = {
-    *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
-    *("MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "OTHER"),
+    *("MISSING_THOUGHT_SIGNATURE", "OTHER"),
     *("NO_IMAGE", "IMAGE_OTHER", "PUP_LIMITED_DISABLED"),
 }
 """Stop reasons of a failed response: there is no answer, or a partial one."""
@@ -37,10 +37,8 @@ class GenerationReader(JSONReader):
         self._calls = 0
         self._usage: JsonObject = {}
 
-    def end(self) -> list[Event]:
-        """Return the remaining events and the `Usage`: the counts of the last chunk are totals."""
-        events = self._assembly.events = []
-        self._assembly.end()  # only here: older models give the reason with every chunk
+    def _conclude(self) -> list[Event]:
+        """Return the `Usage`: the counts of the last chunk are totals."""
         counts = self._usage
         usage = Usage(
             model=self._model,
@@ -51,7 +49,7 @@ class GenerationReader(JSONReader):
             provider="google",
             stop_reason=self._stop,
         )
-        return [*events, usage]
+        return [usage]
 
     def _take(self, data: JsonObject | list[JsonObject]) -> None:
         # a list is an error in the middle, or an answer that is no stream
@@ -102,7 +100,9 @@ class GenerationReader(JSONReader):
     def _take_call(self, call: JsonObject, signature: str | None) -> None:
         at = self._calls
         self._calls += 1
-        arguments = orjson.dumps(call.get("args") or {}).decode()
+        # an empty object is also what is left of arguments that were cut off
+        values = call.get("args")
+        arguments = orjson.dumps(values).decode() if values else ""
         added = {"thoughtSignature": signature} if signature else None
         self._assembly.call(at, call.get("id") or "", call["name"], arguments, added)
         self._assembly.end_call(at)
@@ -110,10 +110,12 @@ class GenerationReader(JSONReader):
     def _finish(self, reason: str, message: str) -> None:
         if reason in _FILTERED:
             raise self._service.content_filter_error()
+        if (error := find_misspelt_answer(self._service, reason, message)) is not None:
+            raise error
         if reason in _FAILED:
             about = f"The model stopped with {reason}. {message}".rstrip()
             raise build_error(self._service, about, 502)
-        self.finished = True
+        self.finished = True  # the answer ends later: older models give the reason with every chunk
         stop = _STOPS.get(reason, reason)
         self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
 

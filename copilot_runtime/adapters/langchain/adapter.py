@@ -5,6 +5,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.adapters.added_fields import name_origin
@@ -17,6 +18,7 @@ from copilot_runtime.adapters.errors import (
     read_stream_error,
 )
 from copilot_runtime.adapters.first_token import FirstTokenLimit
+from copilot_runtime.adapters.invalid_answers import CONTENT
 from copilot_runtime.adapters.langchain.request import (
     PROVIDER,
     LangChainRequest,
@@ -29,11 +31,12 @@ from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.adapters.toolset import Toolset
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
-from copilot_runtime.api.events import Event, Events
+from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     CopilotError,
+    InvalidAnswer,
     MissingPackage,
     NetworkError,
     RunStalled,
@@ -102,6 +105,8 @@ class LangChainAdapter(Adapter):
     def stream(self, request: ChatRequest) -> Events:
         """Send the request to the model; yield the events of its response as they arrive.
 
+        A chat model is asked again once if its answer is an `InvalidAnswer`.
+
         Raises:
             RunStalled: The model was silent too long.
             Refused: The provider's filter stopped the answer.
@@ -136,26 +141,42 @@ class LangChainAdapter(Adapter):
         for warning in capabilities.warnings:
             yield warning
         service = Service(NAME, name, _secret_of(self.model), origin=origin)
-        answer = ChunkReader(request, service)
-        try:
-            async with aclosing(
-                read_in_time(chunks, answer.feed, NAME, self.first_token_timeout, self.idle_timeout)
-            ) as events:
-                async for event in events:
-                    yield event
-        except CopilotError:
-            raise
-        except Exception as error:
-            if (mapped := read_client_error(error, service)) is None:
+        # what a chain or a function does is its own, and may have effects
+        is_chat_model = hasattr(self.model, "bind_tools")
+        has_event = is_answered = not is_chat_model
+        for attempt in count():
+            answer = ChunkReader(request, service)
+            try:
+                async with aclosing(
+                    read_in_time(
+                        chunks, answer.feed, NAME, self.first_token_timeout, self.idle_timeout
+                    )
+                ) as events:
+                    async for event in events:
+                        if not is_answered:
+                            has_event, is_answered = True, type(event) in CONTENT
+                        yield event
+            except CopilotError:
                 raise
-            raise mapped from error
-        finally:
-            if request.span.is_recording:
-                answer.describe(request.span)
-        for event in answer.end():
-            yield event
-        if answer.failure is not None:
-            raise answer.failure
+            except Exception as error:
+                if (mapped := read_client_error(error, service)) is None:
+                    raise
+                raise mapped from error
+            finally:
+                if request.span.is_recording:
+                    answer.describe(request.span)
+            ending = answer.end()
+            is_answered = is_answered or not CONTENT.isdisjoint(map(type, ending))
+            failure = answer.failure or (None if is_answered else answer.find_emptiness())
+            is_invalid = isinstance(failure, InvalidAnswer)
+            for event in ending:
+                if not is_invalid or isinstance(event, Usage):
+                    yield event
+            if failure is None:
+                return
+            if has_event or attempt or not is_invalid:
+                raise failure
+            chunks = self._call_model(request, window, capabilities, origin)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return the provider, the model and the URL of a request, as far as they are known."""

@@ -8,24 +8,15 @@ from typing import Any, cast
 
 from copilot_runtime.adapters.added_fields import FieldPieces
 from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.langchain.request import PROVIDER
-from copilot_runtime.adapters.streaming import JSONReader
+from copilot_runtime.adapters.stop_reasons import read_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.jsontext import dumps, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
 
-STOP_REASONS = {
-    **dict.fromkeys(("completed", "end_turn", "stop", "stop_sequence"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
-    **dict.fromkeys(("function_call", "tool_calls", "tool_use"), "tool_calls"),
-    **dict.fromkeys(("content_filter", "content_filtered", "safety"), "content_filter"),
-    "pause_turn": "pause",
-    "refusal": "refusal",
-}
-"""The stop reasons of all providers, in lower case → ours."""
-
-_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _TEXTS = ("output", "answer", "content", "text", "result", "response")
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
 _PASSING = ("type", "index", *_THOUGHTS)
@@ -44,13 +35,15 @@ class ChunkReader(JSONReader):
         self._added = FieldPieces()  # `additional_kwargs`
         self._usage: JsonObject = {}  # of all chunks together
 
-    def end(self) -> list[Event]:
-        """Return the events after the last chunk. Then `failure` says whether it was filtered."""
-        events = self._assembly.events = []
+    def _end_answer(self) -> None:
         self._end_thought()
-        self._assembly.end()
+        super()._end_answer()
         if self._added:
             self._assembly.add_answer_fields(self._added.join())
+
+    def _conclude(self) -> list[Event]:
+        """Return the warning for an answer that was cut off, and the `Usage`."""
+        events: list[Event] = []
         if self._stop == "length":
             events.append(Custom(name="finish_reason", value="length"))
         if self._usage or self._stop:
@@ -168,9 +161,9 @@ class ChunkReader(JSONReader):
 
     def _finish(self, metadata: JsonObject) -> None:
         self._model = metadata.get("model_name") or metadata.get("model") or self._model
-        for name in _REASONS:
-            if isinstance(reason := metadata.get(name), str) and reason:
-                self._stop = STOP_REASONS.get(reason.lower(), reason)
+        if (reason := read_stop_reason(metadata)) is not None:
+            self._stop = reason
+            self.failure = find_misspelt_answer(self._service, reason) or self.failure
         if self._stop in ("content_filter", "refusal"):
             self.failure = self._service.content_filter_error()
 
@@ -187,7 +180,16 @@ def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:
             )
             for piece in pieces
         ]
+    # LangChain keeps calls whose arguments it cannot parse apart, with the text
+    unreadable = getattr(message, "invalid_tool_calls", None) or ()
     return [
-        (None, call.get("id") or "", call["name"], dumps(call["args"]).decode())
-        for call in message.tool_calls
+        (None, call.get("id") or "", call.get("name") or "", _encode_arguments(call["args"]))
+        for call in (*message.tool_calls, *unreadable)
     ]
+
+
+def _encode_arguments(arguments: Any) -> str:
+    """Return arguments as JSON; empty ones, which may have been cut off, as an empty text."""
+    if isinstance(arguments, str):
+        return arguments
+    return dumps(arguments).decode() if arguments else ""

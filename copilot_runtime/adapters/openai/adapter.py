@@ -11,6 +11,7 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.request import (
     OPENAI,
@@ -23,7 +24,7 @@ from copilot_runtime.adapters.openai.request import (
 from copilot_runtime.adapters.openai.responses import ResponseEventReader, build_response_body
 from copilot_runtime.adapters.openai.stream import CompletionReader
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
-from copilot_runtime.adapters.streaming import JSONReader, ProviderRequest, encode_body
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.http.pool import FixedHeaders

@@ -24,6 +24,7 @@ from copilot_runtime.adapters.history import (
     repair_history,
 )
 from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.content import build_content
 from copilot_runtime.adapters.openai.request import (
@@ -32,7 +33,7 @@ from copilot_runtime.adapters.openai.request import (
     build_tool_choice,
 )
 from copilot_runtime.adapters.openai.stream import build_usage
-from copilot_runtime.adapters.streaming import JSONReader, ProviderRequest, encode_body
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
@@ -222,7 +223,7 @@ class AssistantRunReader(JSONReader):
             self._position_event = None
         return events
 
-    def end(self) -> list[Event]:
+    def _conclude(self) -> list[Event]:
         """Return the position of the conversation, and the `Usage` of the run."""
         return [event for event in (self._position_event, self._usage) if event is not None]
 
@@ -274,12 +275,12 @@ class AssistantRunReader(JSONReader):
 
     def _finish(self, run: dict[str, Any], reason: str) -> None:
         waiting = frozenset(self._list_waiting(run))
-        self._assembly.end()
+        self._stop = "refusal" if self._refused and reason == "stop" else reason
+        self._end_answer()
         self.finished = True
         self.position = ThreadPosition(run["thread_id"], run["id"], waiting)
-        reason = "refusal" if self._refused and reason == "stop" else reason
         self._usage = build_usage(
-            run.get("model") or "", "openai_assistants", run.get("usage"), reason
+            run.get("model") or "", "openai_assistants", run.get("usage"), self._stop
         )
 
     def _list_waiting(self, run: dict[str, Any]) -> list[str]:

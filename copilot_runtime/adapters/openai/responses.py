@@ -31,6 +31,7 @@ from copilot_runtime.adapters.history import (
     fit_history,
     format_result,
 )
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.openai.content import encode_content, encode_for_service
 from copilot_runtime.adapters.openai.request import (
     RequestOptions,
@@ -42,7 +43,6 @@ from copilot_runtime.adapters.openai.request import (
 )
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.provider_errors import find_error
-from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
@@ -184,7 +184,7 @@ def _encode_document(media: Media) -> JsonObject:
     return {"type": "input_file", "filename": filename, "file_data": build_data_url(media)}
 
 
-_STOPS = {"max_output_tokens": "length"}
+_STOPS = {"max_output_tokens": "length", "incomplete": "length"}
 
 _MESSAGE = frozenset({"content", "id", "role", "status", "type"})
 _CALL = frozenset({"arguments", "call_id", "id", "name", "output", "status", "type"})
@@ -229,7 +229,7 @@ class ResponseEventReader(JSONReader):
         super().describe(span)
         describe_openai(span, self._response, "responses")
 
-    def end(self) -> list[Event]:
+    def _conclude(self) -> list[Event]:
         """Return the `Usage` with the stop reason."""
         return [self._usage]
 
@@ -328,12 +328,13 @@ class ResponseEventReader(JSONReader):
     def _finish(self, response: JsonObject, reason: str) -> None:
         self.finished = self.done = True
         self._response = response
-        self._assembly.end()
+        self._stop = "refusal" if self._refused else reason
+        self._end_answer()
         self._usage = build_usage(
             response.get("model") or self._service.model,
             self._provider,
             response.get("usage"),
-            "refusal" if self._refused else reason,
+            self._stop,
             names=("input", "output"),
         )
 

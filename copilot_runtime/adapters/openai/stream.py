@@ -11,9 +11,11 @@ import orjson
 from copilot_runtime.adapters.added_fields import FieldPieces
 from copilot_runtime.adapters.attachments import image_activity_from_url
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.openai.answers import NAMES, THOUGHTS
 from copilot_runtime.adapters.provider_errors import find_error
-from copilot_runtime.adapters.streaming import JSONReader
+from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
@@ -34,8 +36,6 @@ _CALL = frozenset({"function", "id", "index", "type"})
 _FUNCTION = frozenset({"arguments", "index", "name"})
 """The same for a call."""
 
-_STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
-"""Stop reasons of compatible servers → OpenAI's."""
 _FAILED = {
     "error": "The answer broke off with an error.",
     # https://api-docs.deepseek.com/api/create-chat-completion
@@ -67,15 +67,16 @@ class CompletionReader(JSONReader):
         super().describe(span)
         describe_openai(span, self._response, "chat_completions")
 
-    def end(self) -> list[Event]:
-        """Return the remaining events, and the `Usage` if there are counts or a stop reason."""
-        events = self._assembly.events = []
-        self._assembly.end()  # some send more chunks after the finish reason
+    def _end_answer(self) -> None:
+        super()._end_answer()
         if self._added and (added := self._join_fields()):
             self._assembly.add_answer_fields(added)
-        if self._usage is None and self._stop in ("stop", "tool_calls"):
-            return events
-        return [*events, build_usage(self._model, self._provider, self._usage, self._stop)]
+
+    def _conclude(self) -> list[Event]:
+        """Return the `Usage` if there are counts or a stop reason."""
+        if self._usage is None and self._stop in (None, "stop", "tool_calls"):
+            return []
+        return [build_usage(self._model, self._provider, self._usage, self._stop)]
 
     def _take(self, data: JsonObject) -> None:
         choices = data.get("choices")
@@ -102,7 +103,7 @@ class CompletionReader(JSONReader):
                 if reason in _FAILED:
                     error = find_error(data) or {"code": reason, "message": _FAILED[reason]}
                     raise read_stream_error(self._service, error)
-                self._finish(reason)
+                self._finish(reason, choice.get("native_finish_reason"))
         if data.get("usage") or data.get("error") or "x_groq" in data:
             self._take_aside(data)
 
@@ -184,12 +185,17 @@ class CompletionReader(JSONReader):
         self._thinks = False
         self._assembly.add_thought_fields({NAMES: [*self._names]})
 
-    def _finish(self, reason: str) -> None:
-        if reason == "content_filter":
+    def _finish(self, reason: str, native_reason: str | None) -> None:
+        """End the answer; OpenRouter sends the provider's own reason beside it."""
+        stop = map_stop_reason(reason)
+        if stop == "content_filter":
             raise self._service.content_filter_error()
+        for word in (reason, native_reason or ""):
+            if (error := find_misspelt_answer(self._service, word)) is not None:
+                raise error
         self.finished = True
-        self._stop = "refusal" if self._refused else _STOPS.get(reason, reason)
-        self._assembly.end()
+        self._stop = "refusal" if self._refused else stop
+        self._end_answer()  # some send more chunks after the finish reason
 
     def _take_aside(self, chunk: JsonObject) -> None:
         """Read a chunk without content: errors, token counts, Azure's filter results."""

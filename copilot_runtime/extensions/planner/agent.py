@@ -184,13 +184,14 @@ class PlannerAgent(Agent):
         request = await self._build_request(run, last_plan)
         for attempt in range(1, _ATTEMPTS + 1):
             calls: list[ActionExecutionMessage] = []
-            async with aclosing(self._write_plan(request, run, calls)) as events:
+            cut: set[str] = set()
+            async with aclosing(self._write_plan(request, run, calls, cut)) as events:
                 async for event in events:
                     yield event
             if not calls:
                 return
             try:
-                plan_id = await self._take_call(run, calls, last_plan)
+                plan_id = await self._take_call(run, calls, cut, last_plan)
             except PlanRejected as error:
                 if attempt == _ATTEMPTS:
                     raise
@@ -202,10 +203,19 @@ class PlannerAgent(Agent):
             return
 
     async def _take_call(
-        self, run: RunInput, calls: Sequence[ActionExecutionMessage], last_plan: Plan | None
+        self,
+        run: RunInput,
+        calls: Sequence[ActionExecutionMessage],
+        cut: set[str],
+        last_plan: Plan | None,
     ) -> str:
         """Carry out the model's tool call, and return the id of the plan. Raises `PlanRejected`."""
         call = calls[0]
+        if cut:
+            raise PlanRejected(
+                "The answer was cut off within the call.",
+                hint="Write a shorter plan, or raise max_tokens.",
+            )
         if len(calls) > 1:
             raise PlanRejected(f"Make one call: {CREATE_PLAN} takes all tasks.")
         if last_plan is not None and call.name == FOLLOW_PLAN:
@@ -237,13 +247,17 @@ class PlannerAgent(Agent):
         return None if any(message.id == outcome for message in run.messages) else plan
 
     async def _write_plan(
-        self, request: ChatRequest, run: RunInput, calls: list[ActionExecutionMessage]
+        self,
+        request: ChatRequest,
+        run: RunInput,
+        calls: list[ActionExecutionMessage],
+        cut: set[str],
     ) -> Events:
-        """Yield the model's events, and append its tool calls to `calls`."""
+        """Yield the model's events, and append its calls to `calls`, cut off ones also to `cut`."""
         span = start_plan_span(run.span, run.agent_name)
         stream = stream_chat(self.adapter, request, span, agent=run.span)
         try:
-            async with aclosing(_read_plan(stream, calls)) as events:
+            async with aclosing(_read_plan(stream, calls, cut)) as events:
                 async for event in events:
                     yield event
         except Exception as error:
@@ -458,8 +472,8 @@ class PlannerAgent(Agent):
         )
 
 
-async def _read_plan(stream: Events, calls: list[ActionExecutionMessage]) -> Events:
-    """Yield all events except tool calls, which are appended to `calls`."""
+async def _read_plan(stream: Events, calls: list[ActionExecutionMessage], cut: set[str]) -> Events:
+    """Yield all events but calls, which are appended to `calls`; `cut` gets those without end."""
     names: dict[str, str] = {}
     arguments: dict[str, list[str]] = {}
     size = 0
@@ -468,6 +482,7 @@ async def _read_plan(stream: Events, calls: list[ActionExecutionMessage]) -> Eve
             match event:
                 case ActionExecutionStart(call_id=id, name=name):
                     names[id], arguments[id] = name, []
+                    cut.add(id)
                 case ActionExecutionArgs(call_id=id, delta=delta):
                     arguments[id].append(delta)
                     if (size := size + len(delta)) > _MAX_PLAN:
@@ -475,13 +490,13 @@ async def _read_plan(stream: Events, calls: list[ActionExecutionMessage]) -> Eve
                             f"The model wrote a plan of more than {_MAX_PLAN} characters."
                         )
                 case ActionExecutionEnd(call_id=id):
-                    calls.append(
-                        ActionExecutionMessage(
-                            id=id, name=names[id], arguments="".join(arguments[id])
-                        )
-                    )
+                    cut.discard(id)
                 case _:
                     yield event
+    calls += [
+        ActionExecutionMessage(id=id, name=name, arguments="".join(arguments[id]))
+        for id, name in names.items()
+    ]
 
 
 def _reject(

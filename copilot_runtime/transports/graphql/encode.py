@@ -12,6 +12,7 @@ from typing import Any
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
+    ActionExecutionResult,
     Custom,
     Event,
     Interrupt,
@@ -122,6 +123,9 @@ class Encoder:
                 self._end_message(event.call_id, None)
             case Interrupt():
                 self._add_meta_event(event)
+            case ActionExecutionResult():
+                self._end_message(event.call_id, event)
+                self._begin_message(event)
             case Custom():
                 self._add_custom(event)
             case _:
@@ -166,7 +170,9 @@ class Encoder:
         if type_name not in STREAMED:
             self._end_message(output.id, None)
 
-    def _end_message(self, key: str, last: RunFinished | RunFailed | None) -> None:
+    def _end_message(
+        self, key: str, last: RunFinished | RunFailed | ActionExecutionResult | None
+    ) -> None:
         self._flush()
         message = self._open.pop(key, None)
         if message is not None and not message.deferred.is_empty:

@@ -73,14 +73,14 @@ class Place(NamedTuple):
             async for _, event in events:
                 if (delta := read_delta(event)) is not None and delta.message_id == message_id:
                     yield delta.content
-                if isinstance(event, LAST) or ended_id(event) == message_id:
+                if isinstance(event, LAST) or _ends(event, message_id):
                     return
 
     async def end(self, message_id: str = "") -> Event:
         """Wait for the end of a message, or of the run; return the event that ended it."""
         async with aclosing(self.events()) as events:
             async for _, event in events:
-                if isinstance(event, LAST) or ended_id(event) == message_id:
+                if isinstance(event, LAST) or _ends(event, message_id):
                     return event
         raise AssertionError("a log ends with its run's last event")
 
@@ -111,6 +111,13 @@ def ended_id(event: Event) -> str | None:
             return event.call_id
         case _:
             return None
+
+
+def _ends(event: Event, message_id: str) -> bool:
+    """Return whether an event ends a message. So does the result of a call that was cut off."""
+    if isinstance(event, ActionExecutionResult):
+        return event.call_id == message_id
+    return ended_id(event) == message_id
 
 
 def _now() -> DateTimeISO:

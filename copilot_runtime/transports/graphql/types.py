@@ -9,7 +9,7 @@ from strawberry.schema.config import StrawberryConfig
 from strawberry.schema.name_converter import NameConverter
 from strawberry.utils.str_converters import to_camel_case
 
-from copilot_runtime.api.events import Event, RunFailed, RunFinished
+from copilot_runtime.api.events import ActionExecutionResult, Event, RunFailed, RunFinished
 from copilot_runtime.base.errors import ErrorReport, Refused
 
 _ECMA_404 = "http://www.ecma-international.org/publications/files/ECMA-ST/ECMA-404.pdf"
@@ -183,8 +183,16 @@ ResponseStatus = Annotated[
 ]
 
 
-def message_status(end: Event | None, failure: str) -> SuccessMessageStatus | FailedMessageStatus:
-    """Return the status of a message, given its last event; `failure` is the failure reason."""
+def message_status(
+    end: Event | None, failure: str
+) -> PendingMessageStatus | SuccessMessageStatus | FailedMessageStatus:
+    """Return the status of a message, given its last event; `failure` is the failure reason.
+
+    A call that has its result before its end was cut off. It stays pending, because a client
+    completes the arguments of any other call of its own actions, and runs it, whatever its result.
+    """
+    if isinstance(end, ActionExecutionResult):
+        return PendingMessageStatus()
     if not isinstance(end, RunFailed):
         return SuccessMessageStatus()
     if end.error.code == Refused.code:

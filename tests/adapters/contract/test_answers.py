@@ -83,12 +83,6 @@ async def test_each_piece_arrives_as_it_is_said(fake: Fake):
     assert heard == ["a", "b", "c"]
 
 
-async def test_an_answer_of_nothing_is_no_error(fake: Fake):
-    fake.plays(Stop())
-    events = await answer(fake)
-    assert (text_in(events), calls_in(events)) == ("", {})
-
-
 async def test_empty_pieces_are_nothing(fake: Fake):
     fake.plays(Say(""), Say("Hi"), Say(""), Stop())
     pieces = [e.content for e in await answer(fake) if isinstance(e, TextMessageContent)]

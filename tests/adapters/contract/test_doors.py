@@ -1,6 +1,7 @@
 """Every adapter behind both doors: clients of CopilotKit v1, and of AG-UI."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +20,16 @@ from tests.adapters.contract.fakes import (
     Think,
     needs,
 )
-from tests.wire.client import PLAIN, browser_action, chat, client_of, user
+from tests.wire.client import (
+    CHAT,
+    PLAIN,
+    acting,
+    browser_action,
+    chat,
+    client_of,
+    merge,
+    user,
+)
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 
@@ -42,6 +52,11 @@ TWO_CALLS: tuple[Step, ...] = (
     CallArgs("call_2", ":7}"),
     CallEnd("call_2"),
     Stop("tool_calls"),
+)
+CUT = (
+    '{"error":{"code":"INCOMPLETE_ARGUMENTS","message":"The call was not run, because its '
+    "arguments are incomplete: the answer probably reached its limit. Call again with shorter "
+    'arguments, or make several calls."},"result":""}'
 )
 BOTH = [("setColor", {"color": "red"}), ("setSize", {"size": 7})]
 
@@ -119,3 +134,102 @@ async def test_calls_in_turns_reach_an_ag_ui_client_whole(fake: Fake):
         events = (await browser.run(tools=tools)).events()
 
     assert called_in(events) == BOTH
+
+
+PIECES: Sequence[Sequence[str]] = [(), ('{"color":"re',)]
+"""The arguments of a call in which the answer ends: none of them, or the first half."""
+PAGE_TOOL = {"name": "setColor", "description": "", "parameters": {"type": "object"}}
+
+
+def plays_cut_calls(fake: Fake, name: str, pieces: Sequence[str], *before: Step) -> None:
+    """Have the fake reach its limit within a call, and answer when it is asked again."""
+    needs(fake, "calls", *(["arguments_in_pieces"] if pieces else []))
+    arguments = (CallArgs("call_9", piece) for piece in pieces)
+    fake.plays(*before, CallStart("call_9", name), *arguments, CallEnd("call_9"), Stop("length"))
+    fake.plays(Say("Sorry."), Stop())
+
+
+@pytest.mark.parametrize("pieces", PIECES, ids=["no arguments", "half of them"])
+async def test_a_call_that_was_cut_off_does_not_run_and_the_model_is_told(
+    fake: Fake, pieces: Sequence[str]
+):
+    plays_cut_calls(fake, "wipe", pieces, Say("I shall."))
+    wiped: list[str] = []
+
+    @action
+    def wipe(color: str = "all") -> None:
+        """Wipe a color; without one, all of them."""
+        wiped.append(color)
+
+    async with browsing(fake.adapter(), actions=[wipe]) as browser:
+        events = (await browser.run()).events()
+
+    assert wiped == []
+    assert [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"] == [CUT]
+    assert (text_of(events), events[-1]["type"]) == ("I shall.Sorry.", "RUN_FINISHED")
+    assert any("arguments are incomplete" in str(one.text) for one in fake.asked[1].messages)
+
+
+@pytest.mark.parametrize("pieces", PIECES, ids=["no arguments", "half of them"])
+async def test_a_page_gets_a_result_with_its_call_that_was_cut_off(
+    fake: Fake, pieces: Sequence[str]
+):
+    plays_cut_calls(fake, "setColor", pieces)
+    async with browsing(fake.adapter()) as browser:
+        events = (await browser.run(tools=[PAGE_TOOL])).events()
+
+    kinds = [event["type"] for event in events if event["type"].startswith("TOOL_CALL")]
+    assert [kind for kind in kinds if kind != "TOOL_CALL_ARGS"] == [
+        "TOOL_CALL_START",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+    ]
+    assert (text_of(events), events[-1]["type"]) == ("Sorry.", "RUN_FINISHED")
+
+
+@pytest.mark.parametrize("pieces", PIECES, ids=["no arguments", "half of them"])
+@pytest.mark.parametrize("query", [CHAT, PLAIN], ids=["in pieces", "at once"])
+async def test_a_v1_page_gets_a_call_that_stays_pending_which_it_does_not_run(
+    fake: Fake, pieces: Sequence[str], query: str
+):
+    plays_cut_calls(fake, "setColor", pieces)
+    async with client_of(runtime_of(fake)) as client:
+        answer = await client.ask(acting(query=query))
+        whole = answer.json() if query is PLAIN else {"data": merge(answer.payloads())}
+        call, result = messages_in(whole)
+        repaired = {**call, "arguments": ['{"color":"re"}' if pieces else "{}"]}  # as clients do
+        back = [sent_back(repaired), sent_back(result)]
+        await client.ask(acting(query=PLAIN, messages=[user(), *back]))
+
+    assert (call["status"]["code"], result["result"]) == ("Pending", CUT)
+    assert any("arguments are incomplete" in str(one.text) for one in fake.asked[1].messages)
+
+
+async def test_a_whole_call_before_one_that_was_cut_off_runs(fake: Fake):
+    needs(fake, "parallel_calls")
+    plays_cut_calls(fake, "setColor", (), *ONE_CALL[:-1])
+    async with browsing(fake.adapter(), actions=[paint]) as browser:
+        events = (await browser.run(tools=[PAGE_TOOL])).events()
+
+    results = [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    assert results == ["painted red", CUT]
+
+
+async def test_a_call_with_whole_arguments_runs_though_the_answer_was_cut_off(fake: Fake):
+    needs(fake, "calls")
+    fake.plays(*ONE_CALL[:-1], Stop("length"))
+    fake.plays(Say("Done."), Stop())
+    async with browsing(fake.adapter(), actions=[paint]) as browser:
+        events = (await browser.run()).events()
+
+    results = [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    assert results == ["painted red"]
+
+
+async def test_a_model_that_is_cut_off_again_and_again_ends_with_an_error(fake: Fake):
+    needs(fake, "calls")
+    fake.plays(CallStart("call_1", "paint"), CallEnd("call_1"), Stop("length"))
+    async with browsing(fake.adapter(), actions=[paint]) as browser:
+        *_, last = (await browser.run()).events()
+
+    assert (last["type"], last["code"], len(fake.asked)) == ("RUN_ERROR", "LIMIT_EXCEEDED", 3)

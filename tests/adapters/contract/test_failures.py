@@ -3,21 +3,33 @@
 import asyncio
 import logging
 from contextlib import aclosing, suppress
+from dataclasses import replace
 
 import pytest
 
-from copilot_runtime.api.events import TextMessageContent
+from copilot_runtime.api import Action
+from copilot_runtime.api.events import TextMessageContent, Usage
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
+    InvalidAnswer,
     LimitExceeded,
     NetworkError,
     RateLimited,
     Refused,
     RunStalled,
 )
-from tests.adapters.asking import answer, answer_of, asking, failure, text_in
+from tests.adapters.asking import (
+    HELLO,
+    answer,
+    answer_of,
+    asking,
+    failure,
+    text_in,
+    thought_in,
+)
 from tests.adapters.contract.conftest import Clock
 from tests.adapters.contract.fakes import (
     FAKES,
@@ -33,6 +45,8 @@ from tests.adapters.contract.fakes import (
     Say,
     Silence,
     Stop,
+    Think,
+    Tokens,
     Waits,
     make_fake,
     needs,
@@ -155,6 +169,43 @@ async def test_an_answer_that_ends_without_a_reason_is_an_error(fake: Fake):
     seen, error = await failure(fake)
     assert (text_in(seen), type(error)) == ("Par", NetworkError)
     assert error.message.endswith("API error: Premature close")
+
+
+async def test_an_answer_of_nothing_is_asked_for_again(fake: Fake):
+    if fake.name == "openai_assistants":
+        pytest.skip("What is sent twice stands in the thread twice.")
+    fake.plays(Tokens(input=9, output=0), Stop())
+    fake.plays(Say("Hi"), Tokens(input=9, output=1), Stop())
+    events = await answer(fake)
+    assert (text_in(events), len(fake.asked)) == ("Hi", 2)
+    inputs = [event.input_tokens for event in events if isinstance(event, Usage)]
+    assert not inputs or inputs == [9, 9]
+
+
+async def test_an_answer_of_nothing_again_is_an_error(fake: Fake):
+    times = 1 if fake.name == "openai_assistants" else 2  # as above
+    fake.plays(Stop())
+    _, error = await failure(fake)
+    assert (type(error), len(fake.asked)) == (InvalidAnswer, times)
+    assert error.message.endswith(" API error: The model's answer is empty.")
+
+
+async def test_a_limit_that_was_reached_after_thoughts_alone_is_an_error_that_says_so(fake: Fake):
+    needs(fake, "reasoning")
+    fake.plays(Think("Hmm."), Stop("length"))
+    seen, error = await failure(fake)
+    assert (thought_in(seen), type(error), len(fake.asked)) == ("Hmm.", InvalidAnswer, 1)
+    assert error.message.endswith("The limit of the answer was reached before it had begun.")
+
+
+async def test_after_an_action_of_the_page_a_model_may_have_nothing_to_add(fake: Fake):
+    needs(fake, "calls")
+    call = ActionExecutionMessage(id="c1", name="paint", arguments="{}")
+    result = ResultMessage(id="r1", call_id="c1", name="paint", result="painted")
+    request = replace(asking(HELLO, call, result), actions=[Action(name="paint")])
+    fake.plays(Stop())
+    assert text_in(await answer(fake, request)) == ""
+    assert len(fake.asked) == 1
 
 
 async def test_a_call_cut_short_never_ends(fake: Fake):

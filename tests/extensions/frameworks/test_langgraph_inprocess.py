@@ -196,6 +196,31 @@ async def test_a_model_may_say_all_at_once() -> None:
     assert (calls, arguments) == (["red", "blue"], ['{"color": "red"}', '{"color": "blue"}'])
 
 
+class CutOff(graphs.Model):
+    """Reaches its limit before the arguments of its call, and is sorry when it is told."""
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        if args[0][-1].type == "tool":
+            yield ChatGenerationChunk(message=AIMessageChunk(content="Sorry."))
+            return
+        call = tool_call_chunk(name="setColor", args="", id="c1", index=0)
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
+        reason = {"finish_reason": "length"}
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=reason))
+
+
+async def test_a_call_of_the_page_that_the_model_was_cut_off_in_gets_a_result() -> None:
+    async def paint(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [await CutOff().ainvoke(state["messages"], config)]}
+
+    async with browsing(agents={"it": graph_of(paint)}) as browser:
+        events = (await browser.run(agent="it", tools=[PAINT])).events()
+
+    [told] = results(events)
+    assert "arguments are incomplete" in told
+    assert (text_of(events), events[-1]["type"]) == ("Sorry.", "RUN_FINISHED")
+
+
 async def test_a_graph_in_a_graph_shows_its_nodes() -> None:
     async with browsing(agents={"it": kept(graphs.nested)}) as browser:
         events = (await browser.run(agent="it")).events()

@@ -92,6 +92,14 @@ async def test_a_plan_beyond_the_limits_goes_back_to_the_model() -> None:
     assert agent.adapter.requests[1].messages[-1].result == "tasks[0] has no purpose."  # pyright: ignore
 
 
+async def test_a_plan_that_was_cut_off_goes_back_to_the_model() -> None:
+    plan = {"name": "letter", "purpose": "Write."}
+    agent = build_planner([write_plan(plan)[:-1], write_plan(plan)], [say("Dear Ann,")])
+    assert read_text(await ask(agent)) == "Dear Ann,"
+    told = agent.adapter.requests[1].messages[-1].result  # pyright: ignore
+    assert told.startswith("The answer was cut off within the call.")
+
+
 async def test_a_request_without_work_is_answered_without_a_plan() -> None:
     agent = build_planner([say("Hello!")], [])
     events = await ask(agent)

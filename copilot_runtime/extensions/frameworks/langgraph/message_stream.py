@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from copilot_runtime.adapters.stop_reasons import read_stop_reason
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -47,6 +48,8 @@ class _OpenMessage:
     texts: int = 0
     calls: dict[Any, str | None] = field(default_factory=dict[Any, str | None])
     """Ids of the open calls by their index; `None` for a hidden call."""
+    with_arguments: set[str] = field(default_factory=set[str])
+    """Ids of the calls some of whose arguments have arrived."""
 
 
 class MessageStream:
@@ -83,10 +86,18 @@ class MessageStream:
         return events
 
     def finish_model(self, event: Mapping[str, Any]) -> list[Event]:
-        """Return the ends of a model's open messages, and its usage (`on_chat_model_end`)."""
+        """Return the ends of a model's open messages, and its usage (`on_chat_model_end`).
+
+        In an answer that was cut off, a last call without arguments gets no end: it must not run.
+        """
         messages = self._open.pop(str(event.get("run_id")), {})
-        events = [event for message in messages.values() for event in _close(message)]
         output = unwrap_message(get_object(event, "data").get("output"))
+        if _is_cut(output):
+            for message in messages.values():
+                last = next(reversed(message.calls.values()), None)
+                if last not in message.with_arguments:
+                    message.calls = {at: id for at, id in message.calls.items() if id != last}
+        events = [event for message in messages.values() for event in _close(message)]
         metadata = get_object(event, "metadata")
         self._hide(output, metadata)
         usage = output.get("usage_metadata")
@@ -101,9 +112,13 @@ class MessageStream:
         if id not in self.ids and text and text not in self.manual_texts:
             events += self.emit_text(id, text)
         self.ids.add(id)
-        for call in parse_tool_calls(message):
+        calls = parse_tool_calls(message)
+        for call in calls:
             if call["id"] not in self.ids:
-                events += self.emit_call(call["id"], call["name"], dumps(call["args"]).decode(), id)
+                new = self.emit_call(call["id"], call["name"], dumps(call["args"]).decode(), id)
+                if call is calls[-1] and not call["args"] and _is_cut(message):
+                    del new[1:]  # its arguments are missing, and so is its end
+                events += new
         return events
 
     def emit_text(self, id: str, text: str) -> list[Event]:
@@ -176,6 +191,7 @@ class MessageStream:
             index = [*message.calls][-1]  # some number only the first chunk
         delta, open_id = piece.get("args"), message.calls.get(index)
         if isinstance(delta, str) and delta and open_id is not None:
+            message.with_arguments.add(open_id)
             yield ActionExecutionArgs(call_id=open_id, delta=delta)
 
 
@@ -211,6 +227,11 @@ def _stream_reasoning(message: _OpenMessage, chunk: JsonObject) -> Iterable[Even
             yield ReasoningContent(message_id=_reasoning_id(message), content=thought)
         if signature and message.has_reasoning:
             yield ReasoningSignature(entity_id=_reasoning_id(message), value=signature)
+
+
+def _is_cut(message: JsonObject) -> bool:
+    """Return whether a model reached its limit before it had finished a message."""
+    return read_stop_reason(get_object(message, "response_metadata")) == "length"
 
 
 def _close(message: _OpenMessage) -> Iterable[Event]:
@@ -257,7 +278,6 @@ def _translate_usage(usage: JsonObject, output: JsonObject, metadata: JsonObject
     response = get_object(output, "response_metadata")
     input = get_object(usage, "input_token_details")
     model = metadata.get("ls_model_name") or response.get("model_name") or response.get("model")
-    reason = response.get("finish_reason") or response.get("stop_reason")
     return Usage(
         model=str(model or ""),
         provider=str(metadata.get("ls_provider") or ""),
@@ -266,7 +286,7 @@ def _translate_usage(usage: JsonObject, output: JsonObject, metadata: JsonObject
         cached_tokens=as_count(input.get("cache_read")),
         cache_write_tokens=as_count(input.get("cache_creation")),
         reasoning_tokens=as_count(get_object(usage, "output_token_details").get("reasoning")),
-        stop_reason=reason if isinstance(reason, str) else None,
+        stop_reason=read_stop_reason(response),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
+    ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
@@ -15,6 +16,7 @@ from copilot_runtime.api.events import (
     ReasoningStart,
     RunStarted,
     TextMessageContent,
+    TextMessageEnd,
     TextMessageStart,
 )
 from copilot_runtime.api.messages import (
@@ -74,15 +76,45 @@ def fold_messages(events: Iterable[Event]) -> list[Message]:
 def fold_conversation(events: Sequence[Event]) -> list[Message]:
     """Return the new messages of a run: those of the request, then the answer.
 
-    With a `MessagesSnapshot`, the messages have its order.
+    With a `MessagesSnapshot`, the messages have its order. As on the page, it replaces all texts,
+    calls and results that are complete.
     """
     found: dict[tuple[str, str], Message] = {}
+    run: list[Event] = []
     for event in events:
         if isinstance(event, RunStarted):
             found |= _by_id(event.messages)
         elif isinstance(event, MessagesSnapshot):
             found = _by_id(event.messages)
-    return [*(found | _by_id(fold_messages(events))).values()]
+            run = _drop_complete(run)
+        else:
+            run.append(event)
+    return [*(found | _by_id(fold_messages(run))).values()]
+
+
+def _drop_complete(events: Sequence[Event]) -> list[Event]:
+    """Return the events that a snapshot does not replace: of open messages, thoughts and states."""
+    ended: set[str] = set()
+    for event in events:
+        match event:
+            case TextMessageStart(message_id=id) | ActionExecutionStart(call_id=id):
+                ended.discard(id)
+            case TextMessageEnd(message_id=id) | ActionExecutionEnd(call_id=id):
+                ended.add(id)
+            case _:
+                pass
+    kept: list[Event] = []
+    for event in events:
+        match event:
+            case ActionExecutionResult():
+                continue
+            case TextMessageStart(message_id=id) | TextMessageContent(message_id=id) if id in ended:
+                continue
+            case ActionExecutionStart(call_id=id) | ActionExecutionArgs(call_id=id) if id in ended:
+                continue
+            case _:
+                kept.append(event)
+    return kept
 
 
 def fold_thread(logs: Iterable[Sequence[Event]]) -> list[Message]:

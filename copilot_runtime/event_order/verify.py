@@ -5,7 +5,7 @@ same errors as from CopilotKit's own runtime.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -32,6 +32,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import Cancelled, CopilotError, ErrorReport, IncompleteStream
 from copilot_runtime.base.jsontext import dumps, find_surrogate
+from copilot_runtime.event_order.call_ids import CALL_EVENTS, CallIds
 from copilot_runtime.event_order.characters import TEXTS, CharacterJoiner
 from copilot_runtime.event_order.tracing import EventTracer
 from copilot_runtime.event_order.validate import validate_event
@@ -47,12 +48,13 @@ async def verify_events(events: Events, run: RunInput) -> Events:
 
     Values of events become plain JSON, so that live and stored events are equal. An object that is
     not an event, or a value that is not JSON, raises `Misuse` before it is published or stored.
-    Halves of characters in two chunks are joined.
+    Halves of characters in two chunks are joined. A call whose id the conversation already has gets another one.
     Items that the agent leaves open stay open: each transport closes them in its own way.
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
     joiner = CharacterJoiner()
+    calls: CallIds | None = None
     with EventTracer(run) as tracer:
         watched = tracer.watched
         async with aclosing(events):
@@ -70,16 +72,21 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                     except TypeError:  # an id that can be in no set
                         pass
                     event = validate_event(event, run.agent_name)
-                    ordering.check(event)
-                    if type(event) in watched:
-                        tracer.feed(event)
-                    if joiner.halves or type(event) in TEXTS:
-                        for whole in joiner.feed(event):
-                            yield whole
-                        # while a half is held back, no event is plain
-                        texts = {} if joiner.halves else ordering.texts
-                    else:
-                        yield event
+                    renamed: Sequence[Event] = (event,)
+                    if type(event) in CALL_EVENTS:
+                        calls = calls or CallIds(run.messages)
+                        renamed = calls.rename(event)
+                    for one in renamed:
+                        ordering.check(one)
+                        if type(one) in watched:
+                            tracer.feed(one)
+                        if joiner.halves or type(one) in TEXTS:
+                            for whole in joiner.feed(one):
+                                yield whole
+                            # while a half is held back, no event is plain
+                            texts = {} if joiner.halves else ordering.texts
+                        else:
+                            yield one
             except CopilotError:
                 for event in joiner.flush():
                     yield event

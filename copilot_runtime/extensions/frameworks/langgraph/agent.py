@@ -7,6 +7,7 @@ from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
+from copilot_runtime.agents.agui_inprocess import select_conversation
 from copilot_runtime.agents.forwarding import Cancellations
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events
@@ -15,9 +16,13 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import loads, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, get_object
+from copilot_runtime.extensions.frameworks.langgraph.call_names import CallNames
 from copilot_runtime.extensions.frameworks.langgraph.client import LangGraphServer
 from copilot_runtime.extensions.frameworks.langgraph.errors import invalid_response_error
-from copilot_runtime.extensions.frameworks.langgraph.messages import encode_langchain
+from copilot_runtime.extensions.frameworks.langgraph.messages import (
+    encode_langchain,
+    normalize_messages,
+)
 from copilot_runtime.extensions.frameworks.langgraph.request import (
     CAPABILITIES,
     STREAM_MODES,
@@ -121,13 +126,14 @@ class LangGraphAgent(Agent):
         headers = build_headers(run, run.properties, ours)
         thread = await self._load_thread(run, headers)
         run.span.set_attributes({semconv.AGENT_ID: thread.assistant.id})
+        page = select_conversation(run)
         client = drop_instructions(encode_langchain(run.messages))
         plan = await plan_run(run, thread, client, _Backend(self._server, headers))
         if plan is None:
             for interrupt in thread.pending:  # the graph cannot go on without the answer
                 yield interrupt
             return
-        translator = Translator(run, thread, client)
+        translator = Translator(run, thread, page, plan.question)
         body = self._build_body(run, thread, plan)
         async with aclosing(self._stream(thread, headers, body, translator)) as events:
             async for event in events:
@@ -167,7 +173,9 @@ class LangGraphAgent(Agent):
         metadata = run.properties.get("threadMetadata")
         if state is None and isinstance(metadata, dict):
             await self._server.create_thread(id, metadata, headers)
-        return GraphThread(id, assistant, _read_values(state), read_interrupts(state or {}))
+        values, pending = _read_values(state), read_interrupts(state or {})
+        names = CallNames(run.messages, normalize_messages(values.get("messages")))
+        return GraphThread(id, assistant, values, pending, names)
 
     def _build_body(self, run: RunInput, thread: GraphThread, plan: Plan) -> JsonObject:
         start: JsonObject = {"input": plan.input}

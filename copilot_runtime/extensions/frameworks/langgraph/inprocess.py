@@ -1,6 +1,6 @@
 """Runs a compiled graph of LangGraph in this process."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -11,11 +11,16 @@ from copilot_runtime.agents.agui_inprocess import select_conversation
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.identity import Caller
+from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.frameworks.langgraph.call_names import CallNames
 from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
-from copilot_runtime.extensions.frameworks.langgraph.messages import encode_langchain
+from copilot_runtime.extensions.frameworks.langgraph.messages import (
+    encode_langchain,
+    normalize_messages,
+)
 from copilot_runtime.extensions.frameworks.langgraph.request import (
     CAPABILITIES,
     Assistant,
@@ -98,14 +103,15 @@ class LangGraphInProcessAgent(Agent):
         an answer without an open interrupt; other exceptions of the graph are raised unchanged.
         """
         config = self._build_config(run)
-        thread = await self._load_thread(config)
-        client = encode_langchain(select_conversation(run))
+        thread = await self._load_thread(config, run.messages)
+        page = select_conversation(run)
+        client = encode_langchain(page)
         plan = await plan_run(run, thread, client, _Backend(self.graph, config))
         if plan is None:
             for interrupt in thread.pending:  # the graph cannot go on without the answer
                 yield interrupt
             return
-        translator = Translator(run, thread, client)
+        translator = Translator(run, thread, page, plan.question)
         try:
             async with aclosing(self._stream(run, plan, config)) as items:
                 async for name, data in items:
@@ -135,14 +141,16 @@ class LangGraphInProcessAgent(Agent):
         config["configurable"] = {**config.get("configurable", {}), "copilotkit": caller}
         return _in_thread(config, run.private_thread_id)
 
-    async def _load_thread(self, config: Any) -> GraphThread:
+    async def _load_thread(self, config: Any, page: Sequence[Message] = ()) -> GraphThread:
         state: Any = await self.graph.aget_state(config)
         tasks = [{"interrupts": _to_json(task.interrupts or ())} for task in state.tasks or ()]
+        values = _to_json(state.values or {})
         return GraphThread(
             config["configurable"]["thread_id"],
             self._assistant,
-            _to_json(state.values or {}),
+            values,
             read_interrupts({"tasks": tasks}),
+            CallNames(page, normalize_messages(values.get("messages"))),
         )
 
     async def _stream(

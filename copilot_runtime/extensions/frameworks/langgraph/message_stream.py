@@ -31,6 +31,7 @@ from copilot_runtime.base.jsonvalue import (
     as_optional_text,
     get_object,
 )
+from copilot_runtime.extensions.frameworks.langgraph.call_names import CallNames
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
     extract_text,
     parse_tool_calls,
@@ -55,21 +56,24 @@ class _OpenMessage:
 class MessageStream:
     """The texts and calls of one run, from models or emitted by a node.
 
-    CopilotKit v1 (`is_v1`) has no events for reasoning and usage, and its texts end where a call
-    starts; a text after the call is a new message.
+    `names` are the ids of the calls on the page. CopilotKit v1 (`is_v1`) has no events for
+    reasoning and usage, and its texts end where a call starts; a text after it is a new message.
     """
 
-    def __init__(self, *, is_v1: bool = False) -> None:
+    def __init__(self, names: CallNames | None = None, *, is_v1: bool = False) -> None:
         self.ids: set[str] = set()
         """Ids of messages and calls that were emitted or are hidden."""
         self.manual_texts: set[str] = set()
         """Texts emitted by nodes, which the graph may add to its state under another id."""
+        self._names = names
         self._is_v1 = is_v1
         self._open: dict[str, dict[str, _OpenMessage]] = {}  # by the model's run, and by their ids
 
     def feed_chunk(self, event: Mapping[str, Any]) -> list[Event]:
         """Return the events of a chunk of a model (`on_chat_model_stream`)."""
         metadata = as_object(event.get("metadata"))
+        if _is_internal(metadata, event.get("tags")):
+            return []  # if the graph adds the answer to its messages, it is shown then
         chunk = unwrap_message(as_object(event.get("data")).get("chunk"))
         message = self._message(str(event.get("run_id")), chunk.get("id"))
         events: list[Event] = []
@@ -99,7 +103,7 @@ class MessageStream:
                     message.calls = {at: id for at, id in message.calls.items() if id != last}
         events = [event for message in messages.values() for event in _close(message)]
         metadata = get_object(event, "metadata")
-        self._hide(output, metadata)
+        self._hide(output, metadata, is_streamed=bool(messages))
         usage = output.get("usage_metadata")
         if isinstance(usage, dict) and not self._is_v1:
             events.append(_translate_usage(usage, output, metadata))
@@ -162,13 +166,19 @@ class MessageStream:
             messages[id] = _OpenMessage(id)
         return messages[id]
 
-    def _hide(self, output: JsonObject, metadata: JsonObject) -> None:
-        """Mark the hidden parts of an answer that was not streamed."""
+    def _hide(self, output: JsonObject, metadata: JsonObject, *, is_streamed: bool) -> None:
+        """Mark the hidden parts of an answer."""
         id = output.get("id")
         if not _read_filter(metadata, "emit-messages") and isinstance(id, str):
             self.ids.add(id)
         filter = _read_filter(metadata, "emit-tool-calls")
-        self.ids |= {c["id"] for c in parse_tool_calls(output) if not _matches(c["name"], filter)}
+        for call in parse_tool_calls(output):
+            if not _matches(call["name"], filter):
+                name = call["id"]
+                if self._names is not None:
+                    by_stream = self._names.get_latest(name)
+                    name = by_stream if is_streamed else self._names.find(str(id), name)
+                self.ids.add(name)
 
     def _stream_call(
         self, message: _OpenMessage, piece: JsonObject, metadata: JsonObject
@@ -177,6 +187,8 @@ class MessageStream:
         index = index if isinstance(index, int | str) else None
         if isinstance(name, str) and name and (id or index not in message.calls):
             id = id if isinstance(id, str) and id else new_id()
+            if self._names is not None:
+                id = self._names.find(message.id, id)
             if id not in self.ids:
                 self.ids.add(id)
                 if (open_id := message.calls.get(index)) is not None:
@@ -198,6 +210,21 @@ class MessageStream:
 def _read_filter(metadata: Mapping[str, Any], name: str) -> Any:
     """Return a node's filter for its model's answers, by CopilotKit's key or by AG-UI's."""
     return metadata.get(f"copilotkit:{name}", metadata.get(name, True))
+
+
+_NOSTREAM = ("nostream", "langsmith:nostream")
+"""Tags of a model whose answers are not streamed, in Python and in JavaScript.
+
+https://reference.langchain.com/python/langgraph/constants/TAG_NOSTREAM
+"""
+
+
+def _is_internal(metadata: Mapping[str, Any], tags: Any) -> bool:
+    """Return whether a model does not speak to the person.
+
+    LangChain's middleware marks its own requests by `lc_source`, such as those for a summary.
+    """
+    return "lc_source" in metadata or bool(tags and any(tag in tags for tag in _NOSTREAM))
 
 
 def _matches(name: str, filter: Any) -> bool:

@@ -75,9 +75,10 @@ def decode_langchain(messages: Any) -> list[Message]:
 
 
 def encode_v1_history(messages: Any) -> list[JsonObject]:
-    """Return a thread's messages in exactly the JSON of CopilotKit's runtime for Node."""
+    """Return a thread's visible messages in the JSON of CopilotKit's runtime for Node."""
     history: list[JsonObject] = []
-    for message in encode_for_v1(decode_langchain(messages)):
+    visible = [message for message in normalize_messages(messages) if not is_hidden(message)]
+    for message in encode_for_v1(decode_langchain(visible)):
         if "content" in message:
             id, role = message["id"], message["role"]
             message = {"role": role, "content": message["content"], "id": id}
@@ -177,6 +178,30 @@ def is_placeholder(message: Mapping[str, Any]) -> bool:
     """Return whether a message is such a result."""
     text = extract_text(message.get("content")) if read_kind(message) == "tool" else ""
     return _PLACEHOLDER.fullmatch(text) is not None
+
+
+_HIDDEN_PREFIX = "do-not-render-"
+"""Start of the ids of messages that LangChain's own chat page does not show, either.
+
+https://github.com/langchain-ai/agent-chat-ui#hiding-messages-in-the-chat
+"""
+_HIDDEN_KEYS = ("hide_from_ui", "hide", "hidden")
+
+
+def is_hidden(message: Mapping[str, Any]) -> bool:
+    """Return whether a message of a graph is not for the person in front of the page.
+
+    These are system messages, and messages that LangChain's middleware adds for the model, such as
+    a summary (`lc_source`): https://github.com/langchain-ai/langchain/pull/34693. The author of a
+    graph hides a message by the prefix of its id, or in its `additional_kwargs`.
+    """
+    further = as_object(message.get("additional_kwargs"))
+    return (
+        read_kind(message) == "system"
+        or isinstance(further.get("lc_source"), str)
+        or any(further.get(key) is True for key in _HIDDEN_KEYS)
+        or str(message.get("id")).startswith(_HIDDEN_PREFIX)
+    )
 
 
 def _block_text(block: Any) -> str:

@@ -15,6 +15,7 @@ from copilot_runtime.api.events import Interrupt
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
+from copilot_runtime.extensions.frameworks.langgraph.call_names import CallNames
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
     build_placeholder_result,
     extract_text,
@@ -32,12 +33,16 @@ from copilot_runtime.extensions.frameworks.langgraph.request import (
 
 @dataclass(frozen=True, slots=True)
 class GraphThread:
-    """A thread of a graph when a run begins: its state, and the interrupts that are open."""
+    """A thread of a graph when a run begins: its state, and the interrupts that are open.
+
+    `names` are the ids that its calls have on the page.
+    """
 
     id: str
     assistant: Assistant
     values: JsonObject
     pending: Sequence[Interrupt]
+    names: CallNames
 
 
 class ThreadBackend(Protocol):
@@ -56,12 +61,14 @@ class ThreadBackend(Protocol):
 class Plan:
     """How to run a graph: with an input, from a checkpoint or from the last one; or with `resume`.
 
-    `resume` is the value of `Command(resume=…)`, and counts if there is no `input`.
+    `resume` is the value of `Command(resume=…)`, and counts if there is no `input`. `question` is
+    the id of a question that is answered again, so that what follows it on the page is void.
     """
 
     input: JsonObject | None = None
     checkpoint: Any = None
     resume: Any = None
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,30 +86,62 @@ async def plan_run(
 
     `client` are the client's messages. Raises `Misuse` for an answer without an open interrupt.
     """
-    messages = normalize_messages(thread.values.get("messages"))
+    messages = thread.names.rename(normalize_messages(thread.values.get("messages")))
     if run.resume:
         return Plan(resume=build_resume(run.resume, thread.pending))
     sync = find_edit(client, messages)
     if sync is None:
         if thread.pending:
             return None
-        sync = diff_messages(client, messages)
+        common = await _find_common_ids(client, thread, messages, backend)
+        sync = diff_messages(client, messages, common)
         if sync.back_to is None:
             results = find_missing_results(messages, sync.messages)
             if results and not await backend.is_busy(thread):
                 sync = Sync([*results, *sync.messages])
+    new = thread.names.restore(sync.messages)
     if sync.back_to is None:
         state = run.agent_input.state
-        input = build_input(run, thread.assistant, state, sync.messages, thread.values)
+        input = build_input(run, thread.assistant, state, new, thread.values)
         return Plan(input)
     # the state on the page is younger than that message
-    input = build_input(run, thread.assistant, {}, sync.messages, {})
+    input = build_input(run, thread.assistant, {}, new, {})
+    checkpoint = await _find_checkpoint(sync.back_to, thread, backend)
+    return Plan(input, checkpoint, question=sync.back_to)
+
+
+async def _find_checkpoint(question: str, thread: GraphThread, backend: ThreadBackend) -> Any:
+    """Return the checkpoint before a question, or `None` if the thread has none."""
+    has_it = False
     async with aclosing(backend.history(thread)) as states:
         async for values, checkpoint in states:
-            messages = normalize_messages(values.get("messages"))
-            if all(message["id"] != sync.back_to for message in messages):
-                return Plan(input, checkpoint)
-    return Plan(input)
+            ids = {message["id"] for message in normalize_messages(values.get("messages"))}
+            if has_it and question not in ids:
+                return checkpoint
+            has_it |= question in ids  # the newest states may have it no longer
+    return None
+
+
+async def _find_common_ids(
+    client: Sequence[JsonObject],
+    thread: GraphThread,
+    messages: Sequence[JsonObject],
+    backend: ThreadBackend,
+) -> AbstractSet[str]:
+    """Return the ids of the last state with a message of the client, or none.
+
+    The graph may have removed all of them from its latest state.
+    """
+    ids = {message["id"] for message in messages}
+    sent = {message["id"] for message in client}
+    if ids & sent or len(client) == 1 or "messages" not in thread.values:
+        return ids & sent
+    async with aclosing(backend.history(thread)) as states:
+        async for values, _ in states:
+            ids = {message["id"] for message in normalize_messages(values.get("messages"))}
+            if ids & sent:
+                return ids & sent
+    return set()
 
 
 def find_missing_inputs(run: RunInput, thread: GraphThread) -> AbstractSet[str]:
@@ -129,13 +168,29 @@ def find_edit(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Syn
     return None
 
 
-def diff_messages(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync:
-    """Return the messages to send, so that the thread has all messages of the client."""
-    repeat = _find_repeat(client, thread)
+def diff_messages(
+    client: Sequence[JsonObject],
+    thread: Sequence[JsonObject],
+    common: AbstractSet[str],
+) -> Sync:
+    """Return the messages to send: those that are new, and results for which the thread waits.
+
+    `common` are messages of the client that the thread has, or has had before it was trimmed. What
+    stands before the last one of them is not new: if the thread lacks it, the graph removed it.
+    """
+    repeat = _find_repeat(client, thread, common)
     if repeat is not None:
         return Sync([repeat], back_to=repeat["id"])
     index = _ThreadIndex(thread, client)
-    return Sync([new for message in client if (new := index.diff(message)) is not None])
+    places = [at for at, message in enumerate(client) if message["id"] in common]
+    start = places[-1] + 1 if places else 0
+    return Sync(
+        [
+            new
+            for at, message in enumerate(client)
+            if (at >= start or index.awaits(message)) and (new := index.diff(message)) is not None
+        ]
+    )
 
 
 def find_missing_results(
@@ -159,15 +214,17 @@ def drop_instructions(client: Sequence[JsonObject]) -> Sequence[JsonObject]:
     return client[1:] if client and read_kind(client[0]) == "system" else client
 
 
-def _find_repeat(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> JsonObject | None:
-    """Return the question the client ends with, if the thread has an answer to it."""
+def _find_repeat(
+    client: Sequence[JsonObject], thread: Sequence[JsonObject], common: AbstractSet[str]
+) -> JsonObject | None:
+    """Return the question the client ends with, if the thread has, or had, an answer to it."""
     last = client[-1] if client else None
     if last is None or read_kind(last) != "human":
         return None
     for at, message in enumerate(thread):
         if message["id"] == last["id"]:
             return last if at + 1 < len(thread) else None
-    return None
+    return last if last["id"] in common else None
 
 
 class _ThreadIndex:
@@ -187,6 +244,10 @@ class _ThreadIndex:
             if read_kind(message) == "tool"
         }
         self._client_results = {message.get("tool_call_id") for message in client}
+
+    def awaits(self, message: JsonObject) -> bool:
+        """Return whether a message is the result of a call in the thread."""
+        return message.get("tool_call_id") in self._calls
 
     def diff(self, message: JsonObject) -> JsonObject | None:
         """Return the part of a message that the thread lacks."""

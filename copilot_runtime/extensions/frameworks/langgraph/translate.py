@@ -6,7 +6,6 @@ graph in this process: pairs of a name, such as `values` or `events|subgraph`, a
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from copilot_runtime.agents.prediction import Prediction
@@ -23,22 +22,21 @@ from copilot_runtime.api.events import (
     StepStarted,
     TextMessageContent,
 )
-from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, Message
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, to_text
+from copilot_runtime.extensions.frameworks.langgraph.conversation import Conversation
 from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
 from copilot_runtime.extensions.frameworks.langgraph.message_stream import (
     MessageStream,
     SubagentTracker,
 )
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
-    decode_langchain,
     extract_text,
     is_placeholder,
     normalize_messages,
-    parse_arguments,
     parse_tool_calls,
     parse_tool_results,
     read_kind,
@@ -54,18 +52,26 @@ _RULES = ("copilotkit:emit-intermediate-state", "predict_state")
 
 
 class Translator:
-    """Translates one run of a graph; `client` is the conversation on the page.
+    """Translates one run of a graph; `page` is the conversation on the page.
 
-    `ended` is set when no more events matter, `failure` when the run failed.
+    `question` is the id of a question on the page that is answered again. `ended` is set when no
+    more events matter, `failure` when the run failed.
     """
 
-    def __init__(self, run: RunInput, thread: GraphThread, client: Sequence[JsonObject]) -> None:
+    def __init__(
+        self,
+        run: RunInput,
+        thread: GraphThread,
+        page: Sequence[Message],
+        question: str | None,
+    ) -> None:
         self.ended = False
         self.failure: CopilotError | None = None
         self._agent = run.agent_name
         self._missing = find_missing_inputs(run, thread)
         self._run_id: Any = None
-        self._stream = MessageStream()
+        self._names = thread.names
+        self._stream = MessageStream(thread.names)
         self._actions = {action.name for action in run.actions}
         self._call_names: dict[str, str] = {}
         self._manual_calls: set[str] = set()
@@ -75,11 +81,10 @@ class Translator:
         self._state = StateTracker(run, thread)
         self._steps = StepTracker()
         self._subagents = SubagentTracker()
-        self._client = client
         self._events: list[Event] = []
-        before = normalize_messages(thread.values.get("messages"))
-        self._old_ids = {message["id"] for message in (*before, *client)}
-        self._messages: Sequence[JsonObject] | None = None
+        before = thread.names.rename(normalize_messages(thread.values.get("messages")))
+        self._conversation = Conversation(page, before, question)
+        self._messages: Sequence[JsonObject] = ()
         self._interrupts: dict[str, Interrupt] = {}
 
     def feed(self, name: str, data: Any) -> list[Event]:
@@ -91,17 +96,17 @@ class Translator:
     def finish(self) -> list[Event]:
         """Return the events that end a run without failure, interrupts last.
 
-        A snapshot of the conversation is included if the client's messages differ from the graph's.
+        A snapshot of the conversation is included if the graph has changed what the page shows.
         """
         events = self._stream.close()
         events += self._subagents.finish_all()
         events += self._steps.leave_all()
         events += self._state.finish()
-        if self._messages is not None:
-            messages, new = decode_langchain(self._messages), fold_messages(self._events)
-            if not _shows([*decode_langchain(self._client), *new], messages):
-                messages += self._find_pending_calls(new)
-                events.append(MessagesSnapshot(messages=messages))
+        new = fold_messages(self._events)
+        pending, emitted = self._find_pending_calls(new), self._stream.manual_texts
+        messages = self._conversation.build_snapshot(new, pending, emitted)
+        if messages is not None:
+            events.append(MessagesSnapshot(messages=messages))
         return [*events, *self._interrupts.values()]
 
     def _translate(self, name: str, data: Any) -> list[Event]:
@@ -142,6 +147,7 @@ class Translator:
                 self._subagents.start_tool(event)
             case "on_tool_end":
                 results = parse_tool_results(get_object(event, "data").get("output"))
+                results = self._names.rename(results)
                 if ends := self._subagents.finish_tool(event, results):
                     ends = [*self._steps.leave(), *ends]
                 return ends + [one for m in results for one in self._translate_result(m)]
@@ -165,20 +171,21 @@ class Translator:
         """Translate a state of the graph, or, with a namespace, of a subgraph."""
         self._collect_interrupts(values)
         # the page may still send the results for which a placeholder stands
-        messages = [m for m in normalize_messages(values.get("messages")) if not is_placeholder(m)]
+        messages = self._names.rename(normalize_messages(values.get("messages")))
+        messages = [message for message in messages if not is_placeholder(message)]
         events: list[Event] = []
-        for message in messages:
-            if message["id"] not in self._old_ids:
-                if read_kind(message) == "ai":
-                    events += self._record(self._stream.emit_message(message))
-                elif read_kind(message) == "tool":
-                    events += self._translate_result(message)
+        for message in self._conversation.find_new(messages):
+            if read_kind(message) == "ai":
+                events += self._record(self._stream.emit_message(message))
+            elif read_kind(message) == "tool":
+                events += self._translate_result(message)
         if namespace:
             if not self._subagents.contains(namespace):  # a subagent has a state of its own
                 events += self._state.update(values, nested=True)
             return events
         if "messages" in values:
             self._messages = messages
+            self._conversation.update(messages, values)
         events += self._state.update(values, nested=False)
         return events + self._steps.leave_all()
 
@@ -232,20 +239,20 @@ class Translator:
                 recorded += self._state.predict(event)
         return recorded
 
-    def _find_pending_calls(self, new: Iterable[Message]) -> list[Message]:
-        """Return the calls for the page among new messages that the state does not contain.
+    def _find_pending_calls(self, new: Iterable[Message]) -> set[str]:
+        """Return the ids of the calls for the page that the state does not contain.
 
         Other calls of a model, such as a router's choice, concern only the graph.
         """
-        calls = (call for message in self._messages or () for call in parse_tool_calls(message))
+        calls = (call for message in self._messages for call in parse_tool_calls(message))
         stored = self._results | {call["id"] for call in calls}
-        return [
-            replace(call, parent_id=None)
+        return {
+            call.id
             for call in new
             if isinstance(call, ActionExecutionMessage)
             and call.id not in stored
             and (call.id in self._manual_calls or call.name in self._actions)
-        ]
+        }
 
     def _collect_interrupts(self, values: Mapping[str, Any]) -> None:
         if items := values.get("__interrupt__"):
@@ -265,36 +272,6 @@ def _is_node(event: JsonObject, metadata: JsonObject) -> bool:
     """Return whether an event is of a node itself, and not of a runnable inside it."""
     name = event.get("name")
     return isinstance(name, str) and name == metadata.get("langgraph_node")
-
-
-def _shows(page: Sequence[Message], messages: Sequence[Message]) -> bool:
-    """Return whether a client has the messages of a state in this order: nodes may rewrite some.
-
-    Calls that the client lacks do not matter, because they may be hidden.
-    """
-    page_texts, page_arguments = _index_contents(page)
-    texts, arguments = _index_contents(messages)
-    return [*page_texts.items()] == [*texts.items()] and all(
-        page_arguments.get(id, arguments[id]) == arguments[id] for id in arguments
-    )
-
-
-def _index_contents(messages: Iterable[Message]) -> tuple[dict[str, str], dict[str, JsonObject]]:
-    """Return the texts of messages by their ids, and the arguments of calls by theirs."""
-    texts: dict[str, str] = {}
-    arguments: dict[str, JsonObject] = {}
-    for message in messages:
-        match message:
-            case TextMessage(id=id, role="user" | "assistant"):
-                texts[id] = texts.get(id, "") + message.content
-            case ActionExecutionMessage(id=id):
-                texts.setdefault(message.parent_id or id, "")
-                arguments[id] = parse_arguments(message.arguments)
-            case ResultMessage(id=id):
-                texts[id] = message.result
-            case _:
-                pass
-    return texts, arguments
 
 
 class StepTracker:

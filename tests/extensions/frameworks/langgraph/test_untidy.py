@@ -90,7 +90,7 @@ async def test_a_message_without_an_id_is_shown_once(langgraph: str) -> None:
         again = await browser.run(agent="unnamed", thread=thread, messages=after)
 
     assert texts(after) == ["Hi", "I have no name."]
-    assert texts(shown(after, again.events())) == ["I have no name."]  # it keeps what it gets
+    assert texts(shown(after, again.events())) == ["Hi", "I have no name."]
 
 
 async def test_a_call_that_failed_is_closed_before_the_next_question(langgraph: str) -> None:

@@ -1,0 +1,164 @@
+"""Give each call of a conversation an id of its own.
+
+Some services number the calls of every answer from `call_0`. A client finds a call by its id, and
+would append the arguments of the second one to those of the first.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Event,
+    Interrupt,
+    MessagesSnapshot,
+    ReasoningSignature,
+)
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+from copilot_runtime.base.jsonvalue import parse_object
+
+CALL_EVENTS = frozenset(
+    {
+        ActionExecutionStart,
+        ActionExecutionArgs,
+        ActionExecutionEnd,
+        ActionExecutionResult,
+        Interrupt,
+        MessagesSnapshot,
+        ReasoningSignature,
+    }
+)
+"""The types of events that may name a call."""
+
+_Named = TypeVar("_Named", ActionExecutionArgs, ActionExecutionEnd, ActionExecutionResult)
+
+
+class CallIds:
+    """Renames the calls of a run whose ids are in use: the second `call_0` becomes `call_0-2`.
+
+    `messages` are the conversation before the run. An agent that continues after the result of a
+    call may send that call again, to bring its client up to date. Such a call has the same parent
+    and arguments, and is left out.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._used: set[str] = set()
+        self._before: dict[str, ActionExecutionMessage] = {}
+        """The calls since the last question."""
+        for message in messages:
+            match message:
+                case ActionExecutionMessage(id=id):
+                    self._used.add(id)
+                    self._before[id] = message
+                case TextMessage(role="user") | ImageMessage(role="user"):
+                    self._before.clear()
+                case _:
+                    pass
+        self._names: dict[str, str] = {}
+        """Ids of the agent with the latest names of their calls."""
+        self._unanswered: dict[str, list[str]] = {}
+        """Ids of the agent with the names of the calls of this run that have no result."""
+        self._open: set[str] = set()
+        self._repeated: dict[str, tuple[ActionExecutionStart, list[str]]] = {}
+        """Calls that may repeat those of the conversation, with their arguments so far."""
+
+    def rename(self, event: Event) -> Sequence[Event]:
+        """Return an event of `CALL_EVENTS` with the name of its call."""
+        match event:
+            case ActionExecutionStart():
+                return self._start(event)
+            case ActionExecutionArgs(call_id=id, delta=delta) if id in self._repeated:
+                self._repeated[id][1].append(delta)
+                return ()
+            case ActionExecutionEnd(call_id=id):
+                self._open.discard(id)
+                return self._end_repeat(event) if id in self._repeated else [self._name(event)]
+            case ActionExecutionArgs():
+                return [self._name(event)]
+            case ActionExecutionResult(call_id=id):
+                if names := self._unanswered.get(id):
+                    return [replace(event, call_id=names.pop(0))]
+                return [self._name(event)]
+            case ReasoningSignature(entity_id=id, of="call") if id in self._names:
+                return [replace(event, entity_id=self._names[id])]
+            case Interrupt(call_id=str(id)) if id in self._names:
+                return [replace(event, call_id=self._names[id])]
+            case MessagesSnapshot(messages=messages):
+                unique = rename_messages(messages)
+                self._used |= {one.id for one in unique if isinstance(one, ActionExecutionMessage)}
+                return [event if unique is messages else replace(event, messages=unique)]
+            case _:
+                return [event]
+
+    def _start(self, event: ActionExecutionStart) -> Sequence[Event]:
+        id = event.call_id
+        if id in self._open:
+            return [event]  # `event_order` refuses it
+        self._open.add(id)
+        before = self._before.get(id)
+        is_first = id not in self._unanswered
+        if before is not None and is_first and before.parent_id == event.parent_id is not None:
+            self._repeated[id] = event, []
+            return ()
+        return [self._begin(event)]
+
+    def _begin(self, event: ActionExecutionStart) -> ActionExecutionStart:
+        id = event.call_id
+        name = find_free(id, self._used)
+        self._used.add(name)
+        self._names[id] = name
+        self._unanswered.setdefault(id, []).append(name)
+        return event if name == id else replace(event, call_id=name)
+
+    def _end_repeat(self, end: ActionExecutionEnd) -> Sequence[Event]:
+        start, pieces = self._repeated.pop(end.call_id)
+        arguments = "".join(pieces)
+        if parse_object(arguments) == parse_object(self._before[end.call_id].arguments):
+            return ()
+        start = self._begin(start)
+        args = [ActionExecutionArgs(call_id=start.call_id, delta=arguments)] if arguments else []
+        return [start, *args, replace(end, call_id=start.call_id)]
+
+    def _name(self, event: _Named) -> _Named:
+        name = self._names.get(event.call_id)
+        return event if name in (None, event.call_id) else replace(event, call_id=name)
+
+
+def rename_messages(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages in which no two calls have the same id; the same object if none have."""
+    calls = [message.id for message in messages if isinstance(message, ActionExecutionMessage)]
+    used: set[str] = set()
+    if len({*calls}) == len(calls):
+        return messages
+    names: dict[str, str] = {}
+    renamed: list[Message] = []
+    for message in messages:
+        match message:
+            case ActionExecutionMessage(id=id):
+                names[id] = find_free(id, used)
+                used.add(names[id])
+                renamed.append(replace(message, id=names[id]))
+            case ResultMessage(call_id=id) if id in names:
+                renamed.append(replace(message, call_id=names[id]))
+            case _:
+                renamed.append(message)
+    return renamed
+
+
+def find_free(id: str, used: Container[str]) -> str:
+    """Return an id, with the first number that makes it differ from those in use."""
+    name, number = id, 1
+    while name in used:
+        number += 1
+        name = f"{id}-{number}"
+    return name

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin
@@ -36,6 +36,8 @@ _UNREADABLE = 422
 _REDIRECTS = (307, 308)
 """The redirects that preserve method and body, for example to add a trailing slash."""
 _MAX_REDIRECTS = 3
+_NEXT_RUN_TIMEOUT = 1.0
+"""Seconds after the end of a run in which another one may start in the same stream."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +99,23 @@ class AguiAgent(Agent):
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
         before: str | None = None
+        deadline: float | None = None
         try:
             reply = await self._send(run, state)
             try:
                 if not 200 <= reply.status < 300:
                     raise await self._refusal(name, reply)
                 before = "the run ended"
-                async for block in reply:
+                blocks = aiter(reply)
+                while not incoming.ended:
+                    block = await (
+                        anext(blocks, None) if deadline is None else _read_late(blocks, deadline)
+                    )
+                    if block is None:
+                        for event in incoming.read(frames.finish()):
+                            yield event
+                        reply.finished = incoming.finished
+                        break
                     payloads = frames.feed(block)
                     while len(payloads) > PAYLOADS_AT_ONCE and not incoming.ended:
                         for event in incoming.read(payloads[:PAYLOADS_AT_ONCE]):
@@ -113,18 +125,20 @@ class AguiAgent(Agent):
                     if not incoming.ended:
                         for event in incoming.read(payloads):
                             yield event
-                    if incoming.ended:
-                        # an agent that sends invalid events is disconnected, so that it stops
-                        reply.finished = not isinstance(incoming.failure, IncompleteStream)
-                        break
-                else:
-                    for event in incoming.read(frames.finish()):
-                        yield event
+                    if not incoming.finished:
+                        deadline = None
+                    elif deadline is None:
+                        deadline = asyncio.get_running_loop().time() + _NEXT_RUN_TIMEOUT
+                if incoming.ended:
+                    # an agent that sends invalid events is disconnected, so that it stops
+                    reply.finished = not isinstance(incoming.failure, IncompleteStream)
             finally:
                 reply.release()
         except NetworkError as error:
             if not incoming.ended:  # then the answer is whole, whatever follows
                 raise map_network_error(name, error, before=before) from error
+        for event in incoming.finish():
+            yield event
         if incoming.failure is not None:
             raise incoming.failure
         if not incoming.ended:
@@ -171,6 +185,18 @@ class AguiAgent(Agent):
             f"The agent at {self._origin} responded with HTTP {reply.status}: {reason} "
             "Are its URL and headers right?",
         )
+
+
+async def _read_late(blocks: AsyncIterator[bytes], deadline: float) -> bytes | None:
+    """Return the next block after the end of a run, or `None` if none comes before the deadline.
+
+    Another run may follow in the same stream, but some agents just leave it open.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await anext(blocks, None)
+    except (TimeoutError, NetworkError):
+        return None
 
 
 def _find_redirect(url: str, reply: StreamResponse) -> str | None:
@@ -227,7 +253,8 @@ def encode_resumes(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dic
     for resume in resumes:
         id, payload = resume.interrupt_id, resume.payload
         if id is None:
-            id, payload = _parse_interrupt_id(resume.value), resume.response
+            id = _parse_interrupt_id(resume.value)
+            payload = resume.response if payload is None else payload
         if id is None:
             event = parse_text(resume.value)
             command = {"command": {"resume": resume.response, "interruptEvent": event}}

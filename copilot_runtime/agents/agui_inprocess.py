@@ -76,7 +76,7 @@ def closing(iterator: AsyncIterator[Any]) -> AbstractAsyncContextManager[AsyncIt
 
 
 async def translate_agui_events(stream: AsyncIterator[Any], run: RunInput) -> Events:
-    """Yield our events for those of AG-UI, up to the end of the run. Raises its failure."""
+    """Yield our events for those of AG-UI, up to the end of the runs. Raises a failure."""
     incoming = EventDecoder(run.agent_name, run.agent_input.state, run)
     async with closing(stream):
         async for item in stream:
@@ -84,5 +84,7 @@ async def translate_agui_events(stream: AsyncIterator[Any], run: RunInput) -> Ev
                 yield event
             if incoming.ended:
                 break
+    for event in incoming.finish():
+        yield event
     if incoming.failure is not None:
         raise incoming.failure

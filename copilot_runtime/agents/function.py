@@ -63,9 +63,10 @@ class FunctionAgent(Agent):
                     yield event
                 if translator.ended:
                     break
+        ending = translator.finish()
         if translator.failure is not None:
             raise translator.failure
-        for event in translator.close_text():
+        for event in ending:
             yield event
 
 
@@ -108,7 +109,7 @@ class _PieceTranslator:
             fields.get("type"), str
         ):
             events = self._incoming.take(fields)
-            self.ended = self._incoming.ended
+            self.ended = self._incoming.ended or self._incoming.finished
         else:
             raise Misuse(
                 f"The agent {self._function!r} yielded a value of the type "
@@ -117,6 +118,10 @@ class _PieceTranslator:
             )
         goes_on = all(isinstance(event, _INDEPENDENT) for event in events)
         return events if goes_on else [*self.close_text(), *events]
+
+    def finish(self) -> Sequence[Event]:
+        """Return the events that end the answer."""
+        return [*self.close_text(), *self._incoming.finish()]
 
     def close_text(self) -> Sequence[Event]:
         """Return the end of the text, if one is open."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
+from copilot_runtime.agui.chunks import CHUNKS, ChunkExpander
 from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.agui.outcome import (
     decode_cancellation,
@@ -45,6 +46,8 @@ from copilot_runtime.base.jsonpatch import apply_patch
 from copilot_runtime.base.jsontext import dumps, loads, mark_halves
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
+    as_objects,
+    get_object,
     optional_text,
     require_list,
     require_object,
@@ -58,15 +61,20 @@ _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_EN
 
 
 class EventDecoder:
-    """Decodes the events of one run; `agent` is the name in errors and states.
+    """Decodes the events of a stream; `agent` is the name in errors and states.
 
     `state` is the agent's state before the run. `ended` is `True` after the last relevant event,
-    and `failure` is the error of an unsuccessful run.
+    and `failure` is the error of an unsuccessful run. A stream may contain several runs, as
+    `verifyEvents` allows: after RUN_FINISHED, the decoder is `finished` until the next RUN_STARTED.
+    At the end of the stream, call `finish`.
     """
 
     def __init__(self, agent: str, state: Any, run: RunInput) -> None:
         self.ended = False
+        self.finished = False
         self.failure: CopilotError | None = None
+        self._end: JsonObject = {}
+        """The RUN_FINISHED, whose outcome counts only for the last run."""
         self._agent = agent
         self._run = run
         self._state = state
@@ -106,6 +114,13 @@ class EventDecoder:
                 break
         return events
 
+    def finish(self) -> list[Event]:
+        """Return the events of the outcome, at the end of the stream."""
+        self._events = []
+        if self.finished and not self.ended:
+            self._finish()
+        return self._events
+
     def take(self, event: Any) -> list[Event]:
         """Return the events for one decoded event, an object with the keys of the wire format."""
         events = self._events = []
@@ -127,7 +142,9 @@ class EventDecoder:
         if not isinstance(event, dict):
             raise Misuse("An event is not an object.")
         kind = str(event.get("type"))
-        if kind in CHUNKS:
+        if self.finished:
+            self._continue(event, kind)
+        elif kind in CHUNKS:
             for full in self._chunks.expand(event):
                 self._decode_full(full["type"], full)
         else:
@@ -135,7 +152,37 @@ class EventDecoder:
                 for full in self._chunks.close():
                     self._decode_full(full["type"], full)
             self._decode_full(kind, event)
-        self._open = bool(self._chunks.open or self._finished_thoughts)
+        self._open = bool(self._chunks.open or self._finished_thoughts or self.finished)
+
+    def _continue(self, event: JsonObject, kind: str) -> None:
+        """Begin the next run of the stream; any other event after RUN_FINISHED is ignored."""
+        if kind != "RUN_STARTED":
+            self._finish()
+            return
+        self.finished = False
+        self._events += decode_usage(self._end)
+        self._add_questions(as_objects(get_object(event, "input").get("messages")))
+
+    def _add_questions(self, sent: list[JsonObject]) -> None:
+        """Add the new questions in the input of a run, as clients do."""
+        ids = {message.id for message in self._run.messages}
+        for message in sent:
+            id, content = message.get("id"), message.get("content")
+            is_new = message.get("role") == "user" and id not in ids
+            if is_new and isinstance(id, str) and isinstance(content, str):
+                self._events += [
+                    TextMessageStart(message_id=id, role="user"),
+                    TextMessageContent(message_id=id, content=content),
+                    TextMessageEnd(message_id=id),
+                ]
+
+    def _finish(self) -> None:
+        try:
+            self._events += decode_run_end(self._end)
+            self.failure = decode_cancellation(self._end)
+            self.ended = True
+        except Misuse as error:
+            self._fail(error.message, dumps(self._end))
 
     def _decode_full(self, kind: str, event: JsonObject) -> None:
         if self._finished_thoughts and kind not in _BESIDE:
@@ -170,9 +217,7 @@ class EventDecoder:
                 self._open_thoughts.clear()
                 self._end_thoughts()
             case "RUN_FINISHED":
-                self._events += decode_run_end(event)
-                self.failure = decode_cancellation(event)
-                self.ended = True
+                self.finished, self._end = True, event
             case "RUN_ERROR":
                 self._events += decode_usage(event)
                 self.failure = decode_run_error(event)
@@ -261,51 +306,6 @@ class EventDecoder:
     def _end_thoughts(self) -> None:
         self._events += [ReasoningEnd(message_id=id) for id in self._finished_thoughts]
         self._finished_thoughts.clear()
-
-
-_ID = {
-    "TEXT_MESSAGE_CHUNK": "messageId",
-    "TOOL_CALL_CHUNK": "toolCallId",
-    "REASONING_MESSAGE_CHUNK": "messageId",
-}
-CHUNKS = frozenset(_ID)
-_PIECE = {
-    "TEXT_MESSAGE_CHUNK": "TEXT_MESSAGE_CONTENT",
-    "TOOL_CALL_CHUNK": "TOOL_CALL_ARGS",
-    "REASONING_MESSAGE_CHUNK": "REASONING_MESSAGE_CONTENT",
-}
-_STARTS = ("role", "name", "toolCallName", "parentMessageId")
-
-
-class ChunkExpander:
-    """Expands chunk events to start, content and end events, until another kind of event."""
-
-    def __init__(self) -> None:
-        self.open = ""
-        """The type of the chunks in the open sequence; empty if there is none."""
-        self._id = ""
-
-    def expand(self, event: JsonObject) -> list[JsonObject]:
-        """Return the full events of a chunk. Raises `Misuse` if the first chunk lacks a field."""
-        kind, key = event["type"], _ID[event["type"]]
-        id = optional_text(event, key, kind)
-        full: list[JsonObject] = []
-        if kind != self.open or (id is not None and id != self._id):
-            id = require_text(event, key, f"The first {kind}")
-            if kind == "TOOL_CALL_CHUNK":
-                require_text(event, "toolCallName", f"The first {kind}")
-            full += self.close()
-            self.open, self._id = kind, id
-            start = {name: event[name] for name in _STARTS if name in event}
-            full.append({"type": kind.replace("CHUNK", "START"), key: id, **start})
-        if event.get("delta"):
-            full.append({"type": _PIECE[kind], key: self._id, "delta": event["delta"]})
-        return full
-
-    def close(self) -> list[JsonObject]:
-        """Return the end event of the open sequence, or an empty list."""
-        kind, self.open = self.open, ""
-        return [{"type": kind.replace("CHUNK", "END"), _ID[kind]: self._id}] if kind else []
 
 
 _ROLES = ("user", "system", "developer")

@@ -65,8 +65,10 @@ class AgentClient:
                 async for block in blocks:
                     for event in decoder.read(frames.feed(block)):
                         yield event
-                    if decoder.ended:
+                    if decoder.ended or decoder.finished:
                         break
+        for event in decoder.finish():
+            yield event
         if decoder.failure is not None:
             raise decoder.failure
         if not decoder.ended:

@@ -135,6 +135,7 @@ async def send_agui(
         raise read_refusal(response, url)
     frames, decoder = SSEDecoder(), EventDecoder(run.agent_name, state, run)
     events = decoder.read([*frames.feed(response.body), *frames.finish()])
+    events += decoder.finish()
     return _build_answer(run, events, decoder)
 
 

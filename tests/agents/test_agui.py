@@ -35,8 +35,17 @@ from copilot_runtime.api.messages import (
     ActivityMessage,
     TextMessage,
 )
-from tests.adapters.provider import Provider
-from tests.agents.remote import FINISHED, STARTED, asked, cut_short, heard, text, whole_run
+from tests.adapters.provider import HANG, HEAD, Provider, piece
+from tests.agents.remote import (
+    FINISHED,
+    STARTED,
+    asked,
+    cut_short,
+    frame,
+    heard,
+    text,
+    whole_run,
+)
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -419,6 +428,34 @@ async def test_the_speaker_of_a_text_is_named(provider: Provider, agent: AguiAge
 async def test_what_follows_the_end_of_a_run_is_ignored(provider: Provider, agent: AguiAgent):
     provider.answer(cut_short(STARTED, *text("m", "a"), FINISHED, *text("n", "b"), FINISHED))
     assert await heard(agent) == said("m", "a")
+
+
+async def test_a_stream_may_contain_several_runs(provider: Provider, agent: AguiAgent):
+    asked_again = {"id": "u-2", "role": "user", "content": "Go on"}
+    again = {**STARTED, "runId": "r2", "input": {"messages": [asked_again]}}
+    first = {**FINISHED, "result": 1, "usage": [{"model": "a", "inputTokens": 3}]}
+    second = {**FINISHED, "result": 2}
+    provider.answer(cut_short(STARTED, *text("m", "a"), first, again, *text("n", "b"), second))
+
+    assert await heard(agent) == [
+        *said("m", "a"),
+        Usage(model="a", input_tokens=3),
+        TextMessageStart(message_id="u-2", role="user"),
+        TextMessageContent(message_id="u-2", content="Go on"),
+        TextMessageEnd(message_id="u-2"),
+        *said("n", "b"),
+        RunFinished(result=2),
+    ]
+
+
+async def test_an_agent_may_leave_its_stream_open_after_the_run(
+    provider: Provider, agent: AguiAgent, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("copilot_runtime.agents.agui._NEXT_RUN_TIMEOUT", 0.0)
+    events = b"".join(map(frame, [STARTED, *text("m", "Hi"), FINISHED]))
+    provider.answer([HEAD, piece(events), HANG])
+
+    assert await heard(agent) == said("m", "Hi")
 
 
 async def test_events_in_a_bad_order_are_judged_by_somebody_else(

@@ -39,6 +39,7 @@ def read(blocks: list[bytes]) -> tuple[list[Event], str | None]:
             break
     else:
         events += incoming.read(frames.finish())
+    events += incoming.finish()
     return events, incoming.failure and incoming.failure.message
 
 
@@ -119,6 +120,7 @@ def test_nothing_an_agent_says_is_more_than_the_end_of_its_run(
     run = RunInput(thread_id="t", run_id="r", messages=[])
     incoming = EventDecoder("agent", {}, run)
     events = incoming.read([json.dumps({"type": kind, **more}).encode() for kind, more in said])
+    events += incoming.finish()
 
     assert incoming.failure is None or isinstance(incoming.failure, CopilotError)
     assert all(

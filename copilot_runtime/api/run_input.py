@@ -142,9 +142,10 @@ class AgentInput:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A person's answer to an `Interrupt`: as text, and the `payload` of an AG-UI client.
+    """A person's answer to an `Interrupt`: the `payload` of any client, and its text.
 
-    CopilotKit v1 names the interrupt by its `value`, AG-UI by its `interrupt_id`.
+    The payload of a v1 client is its text, decoded if it is JSON, as on Node. CopilotKit v1 names
+    the interrupt by its `value`, AG-UI by its `interrupt_id`.
     """
 
     value: str

@@ -27,7 +27,7 @@ from copilot_runtime.api.run_input import (
     RunInput,
 )
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.base.jsonvalue import as_object
+from copilot_runtime.base.jsonvalue import as_object, parse_text
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.inputs import (
@@ -82,7 +82,7 @@ def run_input(
         properties=caller.merge_properties(properties),
         headers=caller.headers,
         agents=_decode_agents(data, max_values),
-        resume=[Resume(item.value, item.response or None) for item in data.meta_events or ()],
+        resume=[_decode_answer(item.value, item.response) for item in data.meta_events or ()],
         rules=_decode_rules(data.cloud or None),
         extensions=_decode_extensions(data),
         url=data.frontend.url or None,
@@ -95,6 +95,11 @@ def run_input(
         parent=caller.parent,
         persist=bool(data.thread_id) and request_type == "Chat",
     )
+
+
+def _decode_answer(value: str, response: str | None) -> Resume:
+    """Decode an answer to an interrupt. Its payload is the text, or the JSON in it, as on Node."""
+    return Resume(value, response or None, payload=parse_text(response or None))
 
 
 def _check_counts(data: GenerateCopilotResponseInput, most: int) -> None:

@@ -16,7 +16,14 @@ from copilot_runtime.api.messages import MediaPart, TextMessage, TextPart, new_i
 from copilot_runtime.api.messages import Part as OurPart
 from copilot_runtime.api.run_input import Resume
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text, to_text
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    as_object,
+    get_object,
+    get_text,
+    parse_text,
+    to_text,
+)
 
 _A2UI = "a2ui"
 
@@ -62,7 +69,8 @@ def decode_answers(message: Message, events: Sequence[Event]) -> Sequence[Resume
     answers: list[Resume] = []
     for question in questions:
         if isinstance(question, Custom):
-            answers.append(Resume(value=to_text(question.value), response=text))
+            value = to_text(question.value)
+            answers.append(Resume(value, text, payload=parse_text(text)))
         elif question.interrupt_id in named:
             fields = as_object(named[question.interrupt_id])
             answers.append(_answer(question, fields.get("payload"), text))

@@ -27,7 +27,7 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.api.run_input import AgentInput, Resume, RunInput
+from copilot_runtime.api.run_input import AgentInput, RunInput
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
@@ -235,7 +235,7 @@ def build_request_body(run: RunInput, name: str) -> JsonObject:
         "config": dict(agent.config),
         "properties": {**run.properties},
         "actions": describe_actions(a for a in run.actions if a.available != "disabled"),
-        "metaEvents": _encode_resumes(run.resume),
+        "metaEvents": _encode_resumes(run),
     }
 
 
@@ -282,14 +282,15 @@ def _encode_parent(id: str | None) -> JsonObject:
     return {} if id is None else {"parentMessageId": id}
 
 
-def _encode_resumes(resumes: Sequence[Resume]) -> list[JsonObject]:
+def _encode_resumes(run: RunInput) -> list[JsonObject]:
     return [
         {
             "name": "LangGraphInterruptEvent",
             "value": resume.value,
-            "response": resume.response if resume.payload is None else resume.payload,
+            # the text of a v1 client is passed on as it is
+            "response": resume.response if run.is_v1 or resume.payload is None else resume.payload,
         }
-        for resume in resumes
+        for resume in run.resume
     ]
 
 

@@ -103,7 +103,7 @@ def _drop_complete(events: Sequence[Event]) -> list[Event]:
                 ended.add(id)
             case _:
                 pass
-    kept: list[Event] = []
+    rest: list[Event] = []
     for event in events:
         match event:
             case ActionExecutionResult():
@@ -113,8 +113,8 @@ def _drop_complete(events: Sequence[Event]) -> list[Event]:
             case ActionExecutionStart(call_id=id) | ActionExecutionArgs(call_id=id) if id in ended:
                 continue
             case _:
-                kept.append(event)
-    return kept
+                rest.append(event)
+    return rest
 
 
 def fold_thread(logs: Iterable[Sequence[Event]]) -> list[Message]:

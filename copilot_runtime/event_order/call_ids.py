@@ -40,7 +40,7 @@ CALL_EVENTS = frozenset(
 )
 """The types of events that may name a call."""
 
-_Named = TypeVar("_Named", ActionExecutionArgs, ActionExecutionEnd, ActionExecutionResult)
+_Named = TypeVar("_Named", ActionExecutionArgs, ActionExecutionEnd)
 
 
 class CallIds:
@@ -55,11 +55,15 @@ class CallIds:
         self._used: set[str] = set()
         self._before: dict[str, ActionExecutionMessage] = {}
         """The calls since the last question."""
+        self._results: dict[str, str] = {}
+        """Names of the calls with a result, by the id of the result."""
         for message in messages:
             match message:
                 case ActionExecutionMessage(id=id):
                     self._used.add(id)
                     self._before[id] = message
+                case ResultMessage(id=id, call_id=call_id):
+                    self._results[id] = call_id
                 case TextMessage(role="user") | ImageMessage(role="user"):
                     self._before.clear()
                 case _:
@@ -86,9 +90,9 @@ class CallIds:
             case ActionExecutionArgs():
                 return [self._name(event)]
             case ActionExecutionResult(call_id=id):
-                if names := self._unanswered.get(id):
-                    return [replace(event, call_id=names.pop(0))]
-                return [self._name(event)]
+                names = self._unanswered.get(id)
+                name = names.pop(0) if names else self._names.get(id, id)
+                return [self._name_result(event, name)]
             case ReasoningSignature(entity_id=id, of="call") if id in self._names:
                 return [replace(event, entity_id=self._names[id])]
             case Interrupt(call_id=str(id)) if id in self._names:
@@ -129,6 +133,16 @@ class CallIds:
         args = [ActionExecutionArgs(call_id=start.call_id, delta=arguments)] if arguments else []
         return [start, *args, replace(end, call_id=start.call_id)]
 
+    def _name_result(self, event: ActionExecutionResult, name: str) -> ActionExecutionResult:
+        """Return a result with the name of its call, and with an id that no other result has."""
+        id = event.message_id
+        if id is not None and self._results.setdefault(id, name) != name:
+            id = find_free(id, self._results)
+            self._results[id] = name
+        if (name, id) == (event.call_id, event.message_id):
+            return event
+        return replace(event, call_id=name, message_id=id)
+
     def _name(self, event: _Named) -> _Named:
         name = self._names.get(event.call_id)
         return event if name in (None, event.call_id) else replace(event, call_id=name)
@@ -141,6 +155,7 @@ def rename_messages(messages: Sequence[Message]) -> Sequence[Message]:
     if len({*calls}) == len(calls):
         return messages
     names: dict[str, str] = {}
+    results: set[str] = set()
     renamed: list[Message] = []
     for message in messages:
         match message:
@@ -149,7 +164,9 @@ def rename_messages(messages: Sequence[Message]) -> Sequence[Message]:
                 used.add(names[id])
                 renamed.append(replace(message, id=names[id]))
             case ResultMessage(call_id=id) if id in names:
-                renamed.append(replace(message, call_id=names[id]))
+                message_id = find_free(message.id, results)
+                results.add(message_id)
+                renamed.append(replace(message, id=message_id, call_id=names[id]))
             case _:
                 renamed.append(message)
     return renamed

@@ -60,7 +60,7 @@ async def test_calls_with_the_same_id_keep_their_arguments_and_results() -> None
     async def numbering(run: RunInput) -> AsyncIterator[Json]:
         requests.append(run)
         number = len(requests)
-        for event in (*call({"n": number}), result(f"found {number}", f"result {number}")):
+        for event in (*call({"n": number}), result(f"found {number}", "call_0-result")):
             yield event
 
     async with browsing(agents={"it": numbering}) as browser:

@@ -14,6 +14,7 @@ from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionStart,
     AgentState,
+    Interrupt,
     RunFinished,
     StepStarted,
 )
@@ -223,3 +224,27 @@ async def test_two_runs_at_once_know_nothing_of_each_other() -> None:
 
 def test_its_docstring_is_what_clients_are_told() -> None:
     assert FunctionAgent(echo).description == "Says what it hears."
+
+
+async def ask(run: RunInput) -> Pieces:
+    if run.resume:
+        yield f"The answer is {run.resume[0].payload!r}."
+    else:
+        yield Interrupt(interrupt_id="i-1", value="How many?")
+
+
+@in_one_test(
+    ("text", "payload"),
+    [("yes", "yes"), ('{"approved":true}', {"approved": True}), ("7", 7)],
+)
+async def test_the_answers_of_all_pages_are_in_one_field(text: str, payload: Any) -> None:
+    async with page_v1(ask) as client:
+        [question] = (await asked_v1(client))["metaEvents"]
+        meta = {"name": "LangGraphInterruptEvent", "value": question["value"], "response": text}
+        old = texts_v1(await asked_v1(client, metaEvents=[meta]))
+    async with browsing(agents={"it": ask}) as browser:
+        await browser.run(agent="it")
+        resume = [{"interruptId": "i-1", "status": "resolved", "payload": payload}]
+        new = text_of((await browser.run(agent="it", run="r2", resume=resume)).events())
+
+    assert old == [new] == [f"The answer is {payload!r}."]

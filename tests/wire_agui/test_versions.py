@@ -1,6 +1,6 @@
 """Clients of AG-UI 1.0 and those of before it: each gets what its schemas take, of one thread."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import MediaPart, ResultMessage, TextMessage, TextPart
 from copilot_runtime.base.errors import Cancelled
 from tests.in_one_test import in_one_test
-from tests.referee import find_faults
+from tests.referee import FEATURES, find_faults
 from tests.wire.upstream import upstream
 from tests.wire_agui.http import Browser, Event, Exchange, connect_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
@@ -364,6 +364,36 @@ async def test_a_referee_from_outside_finds_no_fault_live_and_later(fields: dict
         streams.append(answer.events())
 
     assert [find_faults(events) for events in streams] == [[]] * 4
+
+
+async def show_everything(run: RunInput) -> AsyncIterator[dict[str, Any]]:
+    """Show each of the seven features of AG-UI's dojo, as an agent that speaks AG-UI."""
+    rule = {"state_key": "text", "tool": "write", "tool_argument": "text"}
+    yield {"type": "STATE_SNAPSHOT", "snapshot": {"text": "", "steps": []}}
+    yield {"type": "CUSTOM", "name": "PredictState", "value": [rule]}
+    for id, name in (("c-1", "write"), ("c-2", "show_chart")):
+        yield {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name}
+        yield {"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": '{"text": "Hi"}'}
+        yield {"type": "TOOL_CALL_END", "toolCallId": id}
+    done = {"messageId": "m-1", "toolCallId": "c-1", "content": "written"}
+    yield {"type": "TOOL_CALL_RESULT", **done}
+    change = [{"op": "add", "path": "/steps/-", "value": "written"}]
+    yield {"type": "STATE_DELTA", "delta": change}
+    yield {"type": "TEXT_MESSAGE_START", "messageId": "m-2", "role": "assistant"}
+    yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m-2", "delta": "Shall I send it?"}
+    yield {"type": "TEXT_MESSAGE_END", "messageId": "m-2"}
+    asked = {"id": "i-1", "reason": "approval", "message": "Send it?"}
+    yield {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": [asked]}}
+
+
+@in_one_test("fields", [{}, {"protocolVersion": "1.0"}], ids=["before", "1.0"])
+async def test_a_referee_from_outside_sees_all_seven_features(fields: dict[str, str]):
+    async with browsing(agents={"it": show_everything}) as browser:
+        live = (await browser.run(agent="it", **fields)).events()
+        body = {**connect_input("t"), **fields}
+        again = (await browser.ask("POST", "/agent/it/connect", body)).events()
+
+    assert [find_faults(events, FEATURES) for events in (live, again)] == [[], []]
 
 
 async def test_counts_that_are_no_counts_are_absent():

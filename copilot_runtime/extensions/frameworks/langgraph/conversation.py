@@ -5,7 +5,7 @@ has read, so the page keeps it. A message that the graph changes under its id is
 page, too.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from copilot_runtime.api.messages import (
@@ -116,11 +116,14 @@ class Conversation:
                 and (not has_answer or message.content in texts.intersection(emitted))
             )
         }
+        copies = self._find_copies(state)
         messages: list[Message] = self._restore(visible, page) if self._is_fresh else []
         for at, message in enumerate(page):
             key = _key(message)
             if key in state:
                 messages.append(self._adopt(message, state[key]))
+            elif key in copies:
+                messages.append(copies[key])
             elif _is_rewritten(message, present) and message.id not in pending:
                 pass
             elif (at < len(self._page) or key in answers) and key not in self._withdrawn:
@@ -142,6 +145,22 @@ class Conversation:
                 return replace(message, result=result, parts=parts)
             case _:
                 return state
+
+    def _find_copies(self, state: Mapping[_Key, Message | None]) -> dict[_Key | None, Message]:
+        """Return the questions of the page that the graph has stored under other ids."""
+        new = {
+            one.content: one
+            for one in state.values()
+            if isinstance(one, TextMessage) and one.role == "user" and one.id not in self._old
+        }
+        return {
+            _key(message): new.pop(message.content)
+            for message in reversed(self._page)
+            if isinstance(message, TextMessage)
+            and message.role == "user"
+            and _key(message) not in state
+            and message.content in new
+        }
 
     def _restore(self, visible: Sequence[JsonObject], page: Sequence[Message]) -> list[Message]:
         """Return the earlier messages of the thread for a page that has none of them."""

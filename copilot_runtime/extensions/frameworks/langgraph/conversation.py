@@ -187,7 +187,7 @@ def _find_withdrawn(before: Sequence[JsonObject], after: Sequence[JsonObject]) -
     return set()
 
 
-def _is_rewritten(message: Message, present: Container[str]) -> bool:
+def _is_rewritten(message: Message, present: Container[str | None]) -> bool:
     """Return whether the graph has the message to which a text or a call belongs, without it."""
     if isinstance(message, ActionExecutionMessage):
         return message.parent_id in present

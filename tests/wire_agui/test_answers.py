@@ -531,7 +531,7 @@ async def test_the_answer_of_a_v1_page_has_the_form_that_is_asked_for() -> None:
         await v1(browser, answers=[("Launch?", '{"approved": true}')])
 
     assert "cannot go on with this answer" in wrong["errors"][0]["message"]
-    assert launcher.launches == ['{"approved": true}']
+    assert launcher.launches == [{"approved": True}]
 
 
 async def test_an_answer_to_a_question_of_older_agents_counts_once() -> None:

@@ -48,7 +48,8 @@ async def verify_events(events: Events, run: RunInput) -> Events:
 
     Values of events become plain JSON, so that live and stored events are equal. An object that is
     not an event, or a value that is not JSON, raises `Misuse` before it is published or stored.
-    Halves of characters in two chunks are joined. A call whose id the conversation already has gets another one.
+    Halves of characters in two chunks are joined. A call whose id the conversation already has gets
+    another one.
     Items that the agent leaves open stay open: each transport closes them in its own way.
     """
     ordering = EventOrder(begun=True)

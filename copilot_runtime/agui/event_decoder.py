@@ -1,12 +1,12 @@
 """Decode the AG-UI events of a remote agent.
 
 It follows `@ag-ui/client` 0.0.59 and 1.0.0, but leniently: nulls count as absent, and empty
-chunks and unknown events are ignored. `event_order` checks the order of the events.
+chunks and unknown events are ignored, and so are events that cannot be read, unless they may be
+of a call. `event_order` checks the order of the events.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from copilot_runtime.agui.chunks import CHUNKS, ChunkExpander
 from copilot_runtime.agui.messages import decode_messages
@@ -17,29 +17,22 @@ from copilot_runtime.agui.outcome import (
     decode_usage,
 )
 from copilot_runtime.agui.parts import find_parts, flatten_result
+from copilot_runtime.agui.plain_events import PLAIN_DECODERS
 from copilot_runtime.api.events import (
-    ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
     AgentState,
-    Custom,
     Event,
     MessagesSnapshot,
-    Raw,
-    ReasoningContent,
     ReasoningEnd,
-    ReasoningSignature,
     ReasoningStart,
-    StepFinished,
-    StepStarted,
-    Subagent,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.api.messages import ActionExecutionMessage, ActivityMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, ActivityMessage, Message
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.base.jsonpatch import apply_patch
@@ -58,6 +51,10 @@ logger = logging.getLogger(__name__)
 
 _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
 """Events that do not end an open sequence of chunks, as in the client."""
+
+
+_NEEDED = ("TOOL_CALL_", "RUN_")
+"""Beginnings of the types without which a run cannot go on: of calls, and its own start and end."""
 
 
 class EventDecoder:
@@ -84,20 +81,23 @@ class EventDecoder:
         self._open_thoughts: dict[str, None] = {}
         self._finished_thoughts: list[str] = []  # complete, but a signature may follow
         self._open = False  # whether chunks or thoughts end before the next event
-        self._unknown_types: set[str] = set()
+        self._is_strict = False
+        self._open_calls: set[str] = set()
+        self._logged: set[str] = set()
         self._broken_activities: set[str] = set()  # those already logged
         self._events: list[Event] = []
 
     def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of server-sent events."""
+        """Return the events of a block of server-sent events.
+
+        One that cannot be read is left out. If it may be of a call, the run fails instead, because
+        a call must not be executed with a part of its arguments.
+        """
         events = self._events = []
         for payload in payloads:
+            event: Any = None
             try:
                 event = loads(payload, mark_halves)
-            except ValueError:
-                self._fail("An event is not valid JSON.", payload)
-                break
-            try:
                 # nearly all events are this one
                 if event["type"] == "TEXT_MESSAGE_CONTENT" and not self._open:
                     id, delta = event["messageId"], event["delta"]
@@ -106,10 +106,15 @@ class EventDecoder:
                         continue
             except (KeyError, TypeError):
                 pass  # `_decode` reports what is missing
+            except ValueError:
+                self._leave_out("An event is not valid JSON.", None, payload)
+                if self.ended:
+                    break
+                continue
             try:
                 self._decode(event)
             except Misuse as error:
-                self._fail(error.message, payload)
+                self._leave_out(error.message, event, payload)
             if self.ended:
                 break
         return events
@@ -122,13 +127,28 @@ class EventDecoder:
         return self._events
 
     def take(self, event: Any) -> list[Event]:
-        """Return the events for one decoded event, an object with the keys of the wire format."""
+        """Return the events for one decoded event, an object with the keys of the wire format.
+
+        If it cannot be read, the run fails: it is of a program in this process, which has a bug.
+        """
+        self._is_strict = True
         events = self._events = []
         try:
             self._decode(event)
         except Misuse as error:
-            self._fail(error.message, dumps(event))
+            self._leave_out(error.message, event, dumps(event))
         return events
+
+    def _leave_out(self, reason: str, event: Any, payload: bytes) -> None:
+        """Log why an event is left out, once a type; fail if it may be of a call, or of the run."""
+        self._open = bool(self._chunks.open or self._finished_thoughts or self.finished)
+        kind = event.get("type") if isinstance(event, dict) else None
+        may_be_needed = kind.startswith(_NEEDED) if isinstance(kind, str) else self._open_calls
+        if self._is_strict or may_be_needed:
+            self._fail(reason, payload)
+        elif str(kind) not in self._logged:
+            self._logged.add(str(kind))
+            logger.warning("Agent %r: what cannot be read is left out. %.500s", self._agent, reason)
 
     def _fail(self, reason: str, payload: bytes) -> None:
         start = payload[:200].decode(errors="replace")
@@ -194,8 +214,14 @@ class EventDecoder:
         match kind:
             case "TOOL_CALL_START":
                 self._decode_call_start(event, kind)
+            case "TOOL_CALL_END":
+                id = require_text(event, "toolCallId", kind)
+                self._open_calls.discard(id)
+                self._events.append(ActionExecutionEnd(call_id=id))
             case "TOOL_CALL_RESULT":
                 self._decode_call_result(event, kind)
+            case "MESSAGES_SNAPSHOT":
+                self._set_messages(event, kind)
             case "STATE_SNAPSHOT":
                 self._set_state(event.get("snapshot"))
             case "STATE_DELTA":
@@ -226,8 +252,8 @@ class EventDecoder:
                 self._warn_unknown(kind)
 
     def _warn_unknown(self, kind: str) -> None:
-        if kind not in self._unknown_types:
-            self._unknown_types.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             logger.warning("Agent %r: events of type %.50r are left out", self._agent, kind)
 
     def _decode_call_start(self, event: JsonObject, kind: str) -> None:
@@ -235,6 +261,7 @@ class EventDecoder:
         name = require_text(event, "toolCallName", kind)
         parent_id = optional_text(event, "parentMessageId", kind)
         self._names[id] = name
+        self._open_calls.add(id)
         self._events.append(ActionExecutionStart(call_id=id, name=name, parent_id=parent_id))
 
     def _decode_call_result(self, event: JsonObject, kind: str) -> None:
@@ -257,6 +284,22 @@ class EventDecoder:
                 if isinstance(message, ActionExecutionMessage):
                     self._names.setdefault(message.id, message.name)
         return self._names.get(call_id, "")
+
+    def _set_messages(self, event: JsonObject, kind: str) -> None:
+        """Decode a snapshot of the conversation, without the messages that cannot be read."""
+        items, where = require_list(event.get("messages"), f"{kind}.messages"), f"{kind}.messages"
+        messages: list[Message] = []
+        names: dict[str, str] = {}
+        reasons: list[str] = []
+        for at, item in enumerate(items):
+            try:
+                messages += decode_messages([item], where, first=at, names=names)
+            except Misuse as error:
+                reasons.append(error.message)
+        if reasons:
+            self._leave_out(" ".join(reasons), event, dumps(event))
+        if messages or not items:  # else it would delete the conversation
+            self._events.append(MessagesSnapshot(messages=messages))
 
     def _set_state(self, state: Any) -> None:
         self._state = state
@@ -306,94 +349,3 @@ class EventDecoder:
     def _end_thoughts(self) -> None:
         self._events += [ReasoningEnd(message_id=id) for id in self._finished_thoughts]
         self._finished_thoughts.clear()
-
-
-_ROLES = ("user", "system", "developer")
-_IGNORED = (
-    "RUN_STARTED",  # the runtime writes its own
-    "REASONING_START",  # a thought begins with its message
-    # of before 0.0.45; clients take them, and show nothing
-    "THINKING_START",
-    "THINKING_TEXT_MESSAGE_START",
-    "THINKING_TEXT_MESSAGE_CONTENT",
-    "THINKING_TEXT_MESSAGE_END",
-    "THINKING_END",
-)
-_SUBAGENTS: dict[str, Literal["started", "finished", "failed"]] = {
-    "SUBAGENT_STARTED": "started",
-    "SUBAGENT_FINISHED": "finished",
-    "SUBAGENT_ERROR": "failed",
-}
-
-
-def _decode_text_start(event: JsonObject, kind: str) -> Event:
-    role = str(event.get("role"))
-    return TextMessageStart(
-        message_id=require_text(event, "messageId", kind),
-        role=role if role in _ROLES else "assistant",
-        agent=optional_text(event, "name", kind),
-    )
-
-
-def _decode_piece(
-    key: str, build: Callable[[str, str], Event]
-) -> Callable[[JsonObject, str], Event | None]:
-    """Return a decoder for content events of texts or calls, with the id at `key`."""
-
-    def decode(event: JsonObject, kind: str) -> Event | None:
-        id, delta = require_text(event, key, kind), optional_text(event, "delta", kind)
-        return build(id, delta) if delta else None
-
-    return decode
-
-
-def _decode_signature(event: JsonObject, kind: str) -> Event:
-    return ReasoningSignature(
-        entity_id=require_text(event, "entityId", kind),
-        value=require_text(event, "encryptedValue", kind),
-        of="call" if event.get("subtype") == "tool-call" else "message",
-    )
-
-
-def _decode_messages_snapshot(event: JsonObject, kind: str) -> Event:
-    where = f"{kind}.messages"
-    return MessagesSnapshot(
-        messages=decode_messages(require_list(event.get("messages"), where), where)
-    )
-
-
-def _decode_subagent(event: JsonObject, kind: str) -> Event:
-    return Subagent(
-        subagent_id=require_text(event, "subagentRunId", kind),
-        status=_SUBAGENTS[kind],
-        name=optional_text(event, "name", kind),
-        result=event.get("result"),
-        message=optional_text(event, "message", kind),
-    )
-
-
-PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
-    "TEXT_MESSAGE_START": _decode_text_start,
-    "TEXT_MESSAGE_CONTENT": _decode_piece(
-        "messageId", lambda id, text: TextMessageContent(message_id=id, content=text)
-    ),
-    "TEXT_MESSAGE_END": lambda e, k: TextMessageEnd(message_id=require_text(e, "messageId", k)),
-    "TOOL_CALL_ARGS": _decode_piece(
-        "toolCallId", lambda id, text: ActionExecutionArgs(call_id=id, delta=text)
-    ),
-    "TOOL_CALL_END": lambda e, k: ActionExecutionEnd(call_id=require_text(e, "toolCallId", k)),
-    "REASONING_MESSAGE_CONTENT": _decode_piece(
-        "messageId", lambda id, text: ReasoningContent(message_id=id, content=text)
-    ),
-    "REASONING_ENCRYPTED_VALUE": _decode_signature,
-    "MESSAGES_SNAPSHOT": _decode_messages_snapshot,
-    "STEP_STARTED": lambda e, k: StepStarted(name=require_text(e, "stepName", k)),
-    "STEP_FINISHED": lambda e, k: StepFinished(name=require_text(e, "stepName", k)),
-    "SUBAGENT_STARTED": _decode_subagent,
-    "SUBAGENT_FINISHED": _decode_subagent,
-    "SUBAGENT_ERROR": _decode_subagent,
-    "CUSTOM": lambda e, k: Custom(name=require_text(e, "name", k), value=e.get("value")),
-    "RAW": lambda e, k: Raw(event=e.get("event"), source=optional_text(e, "source", k)),
-    **dict.fromkeys(_IGNORED, lambda _, __: None),
-}
-"""Event type → decoder. A decoder raises `Misuse` for a missing field."""

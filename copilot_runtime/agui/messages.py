@@ -33,11 +33,21 @@ _ROLES = "user, assistant, system, developer, tool, reasoning, activity"
 _EXTRA = ("encryptedValue", "metadata", "subagentRunId")
 
 
-def decode_messages(messages: list[Any], where: str = "messages") -> list[Message]:
-    """Decode a conversation. Raises `Misuse`, which names the message and the field."""
+def decode_messages(
+    messages: list[Any],
+    where: str = "messages",
+    *,
+    first: int = 0,
+    names: dict[str, str] | None = None,
+) -> list[Message]:
+    """Decode a conversation. Raises `Misuse`, which names the message and the field.
+
+    Of a part of one, `first` is the place of its first message. `names` has the names of the calls
+    before, and gets those of this part.
+    """
     decoded: list[Message] = []
-    names: dict[str, str] = {}
-    for at, message in enumerate(messages):
+    names = {} if names is None else names
+    for at, message in enumerate(messages, first):
         place = f"{where}[{at}]"
         fields = require_object(message, place)
         id, role = require_text(fields, "id", place), require_text(fields, "role", place)

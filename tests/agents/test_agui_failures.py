@@ -11,10 +11,12 @@ from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
+    MessagesSnapshot,
     TextMessageContent,
     TextMessageStart,
     Usage,
 )
+from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -34,6 +36,7 @@ from tests.agents.remote import (
     text,
     whole_run,
 )
+from tests.agents.test_agui import said as all_of
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -232,64 +235,118 @@ async def test_a_silent_agent_is_given_up(provider: Provider, begun: list[Step])
     assert error.message == "The agent 'default' is silent. No answer for 0.05 seconds."
 
 
+LEFT_OUT: list[tuple[Any, str]] = [
+    (
+        {"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/no/deep", "value": 1}]},
+        "A change of its state does not apply: replace /no/deep: there is no 'no'.",
+    ),
+    ({"type": "STATE_DELTA"}, "STATE_DELTA.delta must be a list."),
+    ({"type": "TEXT_MESSAGE_START"}, "TEXT_MESSAGE_START.messageId must be a string."),
+    (
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": 5, "delta": "x"},
+        "TEXT_MESSAGE_CONTENT.messageId must be a string.",
+    ),
+    (
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": ["x"]},
+        "TEXT_MESSAGE_CONTENT.delta must be a string.",
+    ),
+    (
+        {"type": "TEXT_MESSAGE_CHUNK", "delta": "x"},
+        "The first TEXT_MESSAGE_CHUNK.messageId must be a string.",
+    ),
+    (
+        {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "a", "role": "robot"}]},
+        "MESSAGES_SNAPSHOT.messages[0].role is 'robot', which is none of user, assistant, "
+        "system, developer, tool, reasoning, activity.",
+    ),
+    (
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "A", "content": "x"},
+        "ACTIVITY_SNAPSHOT.content must be an object.",
+    ),
+    ({"type": "CUSTOM", "value": 1}, "CUSTOM.name must be a string."),
+    ({"type": "STEP_STARTED", "stepName": 7}, "STEP_STARTED.stepName must be a string."),
+    (["no", "object"], "An event is not an object."),
+    (None, "An event is not an object."),
+    (7, "An event is not an object."),
+    ("text", "An event is not an object."),
+]
+
+
+@in_one_test(("said", "reason"), LEFT_OUT)
+async def test_an_event_that_cannot_be_read_is_left_out_and_named_once(
+    provider: Provider, agent: AguiAgent, said: Any, reason: str, caplog: pytest.LogCaptureFixture
+):
+    around = text("m", "whole")
+    provider.answer(whole_run(*around[:-1], said, said, around[-1], *text("n", "after")))
+
+    events = await heard(agent, asked(agent="weather"))
+
+    assert events == [*all_of("m", "whole"), *all_of("n", "after")]
+    assert caplog.messages == [f"Agent 'weather': what cannot be read is left out. {reason}"]
+
+
+async def test_a_snapshot_loses_the_message_that_cannot_be_read(
+    provider: Provider, agent: AguiAgent
+):
+    messages = [{"id": "a", "role": "robot"}, {"id": "b", "role": "assistant", "content": "Hi."}]
+    provider.answer(whole_run({"type": "MESSAGES_SNAPSHOT", "messages": messages}))
+
+    assert await heard(agent) == [
+        MessagesSnapshot(messages=[TextMessage(id="b", role="assistant", content="Hi.")])
+    ]
+
+
+CALL = {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "pay"}
+
+
 @in_one_test(
     ("said", "message"),
     [
+        ([{"type": "TOOL_CALL_START"}], "TOOL_CALL_START.toolCallId must be a string."),
         (
-            {"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/no/deep", "value": 1}]},
-            "A change of its state does not apply: replace /no/deep: there is no 'no'.",
-        ),
-        ({"type": "STATE_DELTA"}, "STATE_DELTA.delta must be a list."),
-        ({"type": "TEXT_MESSAGE_START"}, "TEXT_MESSAGE_START.messageId must be a string."),
-        (
-            {"type": "TEXT_MESSAGE_CONTENT", "messageId": 5, "delta": "x"},
-            "TEXT_MESSAGE_CONTENT.messageId must be a string.",
+            [CALL, {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": 7}],
+            "TOOL_CALL_ARGS.delta must be a string.",
         ),
         (
-            {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": ["x"]},
-            "TEXT_MESSAGE_CONTENT.delta must be a string.",
-        ),
-        (
-            {"type": "TEXT_MESSAGE_CHUNK", "delta": "x"},
-            "The first TEXT_MESSAGE_CHUNK.messageId must be a string.",
-        ),
-        (
-            {"type": "TOOL_CALL_CHUNK", "toolCallId": "c"},
+            [{"type": "TOOL_CALL_CHUNK", "toolCallId": "c"}],
             "The first TOOL_CALL_CHUNK.toolCallName must be a string.",
         ),
+        ([CALL, 7], "An event is not an object."),
         (
-            {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "a", "role": "robot"}]},
-            "MESSAGES_SNAPSHOT.messages[0].role is 'robot', which is none of user, assistant, "
-            "system, developer, tool, reasoning, activity.",
-        ),
-        (
-            {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "A", "content": "x"},
-            "ACTIVITY_SNAPSHOT.content must be an object.",
-        ),
-        (
-            {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": [{}]}},
+            [{"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": [{}]}}],
             "RUN_FINISHED.outcome.interrupts[0].id must be a string.",
         ),
-        (["no", "object"], "An event is not an object."),
-        (None, "An event is not an object."),
-        (7, "An event is not an object."),
-        ("text", "An event is not an object."),
     ],
 )
-async def test_what_cannot_be_read_ends_the_run_and_keeps_what_came_before(
-    provider: Provider, agent: AguiAgent, said: Any, message: str
+async def test_what_may_be_a_part_of_a_call_or_is_the_end_is_not_left_out(
+    provider: Provider, agent: AguiAgent, said: list[Any], message: str
 ):
-    provider.answer(cut_short(*PARTIAL, said, *text("n", "after")))
+    provider.answer(cut_short(*PARTIAL, *said, *text("n", "after")))
     events, error = await heard_until_error(agent, asked(agent="weather"))
-    assert events == PARTIAL_EVENTS
+    assert events[:2] == PARTIAL_EVENTS
     assert told(error) == (
         "INCOMPLETE_STREAM",
         f"The agent 'weather' sent something that cannot be read. {message}",
     )
 
 
-async def test_an_event_that_is_no_json_ends_the_run(provider: Provider, agent: AguiAgent):
-    provider.answer([HEAD, piece(frame(STARTED)), piece(b"data: {oops\n\n"), END])
+@in_one_test("line", [b"data: {oops\n\n", b"data: [DONE\n\n", b"data: ping\n\n"])
+async def test_an_event_that_is_no_json_is_left_out(
+    provider: Provider, agent: AguiAgent, line: bytes, caplog: pytest.LogCaptureFixture
+):
+    steps = whole_run(*text("m", "a"))
+    provider.answer([*steps[:-2], piece(line), *steps[-2:]])
+
+    assert await heard(agent) == all_of("m", "a")
+    assert "An event is not valid JSON." in caplog.text
+
+
+async def test_in_a_call_an_event_that_is_no_json_ends_the_run(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer(
+        [HEAD, *(piece(frame(it)) for it in (STARTED, CALL)), piece(b"data: {oops\n\n"), END]
+    )
     _, error = await heard_until_error(agent)
     assert told(error) == (
         "INCOMPLETE_STREAM",

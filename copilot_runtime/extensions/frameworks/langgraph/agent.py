@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from copilot_runtime.agents.agui_inprocess import select_conversation
 from copilot_runtime.agents.forwarding import Cancellations
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.events import Events
+from copilot_runtime.api.events import Event, Events
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
@@ -138,6 +138,8 @@ class LangGraphAgent(Agent):
         async with aclosing(self._stream(thread, headers, body, translator)) as events:
             async for event in events:
                 yield event
+        for kind in sorted(translator.unknown_types):
+            logger.warning("Agent %r: events of type %.50r are left out", self.graph, kind)
         if translator.failure is not None:
             raise translator.failure
         for event in translator.finish():
@@ -212,7 +214,7 @@ class LangGraphAgent(Agent):
             async with aclosing(stream.events(body)) as batches:
                 async for frames in batches:
                     for number, frame in enumerate(frames, 1):
-                        for event in translator.feed(frame.name, self._decode(frame)):
+                        for event in self._translate(frame, translator):
                             yield event
                         if number % PAYLOADS_AT_ONCE == 0:
                             await asyncio.sleep(0)  # let other tasks run, and allow cancellation
@@ -223,6 +225,17 @@ class LangGraphAgent(Agent):
         finally:
             if stream.run_id is not None and not stream.finished:
                 await self._cancel(thread, headers, stream.run_id)
+
+    def _translate(self, frame: Frame, translator: Translator) -> Sequence[Event]:
+        """Return our events for one of the stream; one that is not JSON is left out if possible."""
+        try:
+            data = self._decode(frame)
+        except ConfigurationFailed:
+            if not translator.can_lose(frame.name):
+                raise
+            logger.warning("Agent %r: an event is left out: it is not valid JSON", self.graph)
+            return ()
+        return translator.feed(frame.name, data)
 
     def _decode(self, frame: Frame) -> Any:
         try:

@@ -69,6 +69,12 @@ class MessageStream:
         self._is_v1 = is_v1
         self._open: dict[str, dict[str, _OpenMessage]] = {}  # by the model's run, and by their ids
 
+    @property
+    def has_open_call(self) -> bool:
+        """True while a model streams the arguments of a call that is shown."""
+        messages = (message for run in self._open.values() for message in run.values())
+        return any(id is not None for message in messages for id in message.calls.values())
+
     def feed_chunk(self, event: Mapping[str, Any]) -> list[Event]:
         """Return the events of a chunk of a model (`on_chat_model_stream`)."""
         metadata = as_object(event.get("metadata"))
@@ -348,7 +354,7 @@ class SubagentTracker:
         """Return the start of a subagent if this is the first chain of it (`on_chain_start`)."""
         name = as_optional_text(metadata.get("lc_agent_name"))
         parents = reversed(as_list(event.get("parent_ids"))) if name and self._tools else ()
-        id = next((parent for parent in parents if parent in self._tools), None)
+        id = next((id for id in parents if isinstance(id, str) and id in self._tools), None)
         if id is None:
             return []
         tool = self._tools[id]

@@ -55,7 +55,8 @@ class Translator:
     """Translates one run of a graph; `page` is the conversation on the page.
 
     `question` is the id of a question on the page that is answered again. `ended` is set when no
-    more events matter, `failure` when the run failed.
+    more events matter, `failure` when the run failed. `unknown_types` are those of the events that
+    were left out.
     """
 
     def __init__(
@@ -86,6 +87,11 @@ class Translator:
         self._conversation = Conversation(page, before, question)
         self._messages: Sequence[JsonObject] = ()
         self._interrupts: dict[str, Interrupt] = {}
+        self.unknown_types: set[str] = set()
+
+    def can_lose(self, name: str) -> bool:
+        """Return whether an event that cannot be read is not of a call, and not the failure."""
+        return name != "error" and self._run_id is not None and not self._stream.has_open_call
 
     def feed(self, name: str, data: Any) -> list[Event]:
         """Return the events for one item of the stream."""
@@ -128,7 +134,7 @@ class Translator:
             case "end":
                 self.ended = True
             case _:
-                pass
+                self.unknown_types.add(kind)
         return []
 
     def _translate_event(self, event: JsonObject) -> list[Event]:

@@ -144,6 +144,30 @@ async def test_an_answer_that_is_no_stream_of_events_is_an_error(
     assert message == "The agent 'g' answered with something that is not LangGraph's API."
 
 
+async def test_events_that_are_unknown_or_no_json_cost_none_of_the_others(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = [b"event: values\r\ndata: {half\r\n\r\n", frame("moon", {"phase": "full"}, 3)]
+    told = telling(METADATA, word("Hel", 2), *odd, *odd[1:], word("lo", 4), LAST)
+
+    assert text_of(await events_of(provider, *FOUND, told)) == "Hello"
+    assert [line for line in caplog.messages if line.startswith("Agent 'g'")] == [
+        "Agent 'g': an event is left out: it is not valid JSON",
+        "Agent 'g': events of type 'moon' are left out",
+    ]
+
+
+async def test_what_may_be_a_part_of_a_call_is_not_left_out(provider: Provider) -> None:
+    piece_of_call = {"id": "c-1", "name": "pay", "args": '{"sum": 1', "index": 0}
+    chunk = {"chunk": {"id": "m", "content": "", "tool_call_chunks": [piece_of_call]}}
+    call = event("on_chat_model_stream", 2, data=chunk)
+    told = telling(METADATA, call, b"event: events\r\ndata: {half\r\n\r\n", LAST)
+
+    code, _ = await error_of(provider, *FOUND, told, [whole({})])
+
+    assert code == "CONFIGURATION_ERROR"
+
+
 async def test_a_graph_is_looked_for_once_and_after_a_failure_again(provider: Provider) -> None:
     down: list[Step] = [whole({}, status="503 Service Unavailable")]
     told = telling(METADATA, word("Hi", 2), LAST)

@@ -11,6 +11,7 @@ from copilot_runtime.extensions.mcp.client.source import (
     McpServer,
 )
 from copilot_runtime.extensions.settings import narrow_settings
+from copilot_runtime.security.loopback import LoopbackGuard
 
 
 class McpExtension(Extension):
@@ -20,17 +21,29 @@ class McpExtension(Extension):
     requires = ("knowledge",)
     options = ("mcp_servers", "mcp_allowed")
 
+    def __init__(self) -> None:
+        self._actions: McpActions | None = None
+        self._guard: LoopbackGuard | None = None
+
     def build(self, core: Core) -> Contribution:
         servers: Sequence[McpServer] = core.options.get("mcp_servers") or ()
         check_list("mcp_servers", servers, "McpServer(url)")
         check_items("mcp_servers", servers, McpServer, "McpServer")
         allowed = build_allowlist(servers, core.options.get("mcp_allowed") or (), core)
+        self._actions = McpActions(allowed) if allowed.any else None
+        self._guard = core.guard
         return Contribution(
             parts={McpAllowlist: allowed},
-            sources=[McpActions(allowed)] if allowed.any else [],
+            sources=[self._actions] if self._actions is not None else [],
             stages=[allowed],
             transports=["mcp"] if narrow_settings(core.settings).serve_mcp else [],
         )
+
+    def find_failing_checks(self) -> Sequence[str]:
+        problems = self._actions.list_problems() if self._actions is not None else ()
+        if self._guard is not None and self._guard.has_login:  # strangers learn no names of tools
+            return ["tools"] if problems else ()
+        return [f"tools: {problem}" for problem in problems]
 
 
 def build_allowlist(servers: Sequence[McpServer], allowed: AllowRule, core: Core) -> McpAllowlist:

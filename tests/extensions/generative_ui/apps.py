@@ -22,16 +22,18 @@ class Weather:
 
     port: int = 0
     calls: list[str] = field(default_factory=list[str])
+    page: str = "<!doctype html><p id=x></p>"
+    path: str = "/mcp"
 
     def apps(self, **options: Any) -> McpApps:
-        server = McpServer(f"http://127.0.0.1:{self.port}/mcp")
+        server = McpServer(f"http://127.0.0.1:{self.port}{self.path}")
         return McpApps(servers=[McpAppServer(server=server, id="weather")], **options)
 
 
 @asynccontextmanager
-async def serve_weather() -> AsyncGenerator[Weather, None]:
+async def serve_weather(*, sse: bool = False, **options: Any) -> AsyncGenerator[Weather, None]:
     """Serve tools of each kind: for both, for models only, for apps only, and without a page."""
-    weather = Weather()
+    weather = Weather(path="/sse" if sse else "/mcp")
     mcp: MCPServer[Any] = MCPServer("weather")
 
     def ui(*visibility: str) -> dict[str, Any]:
@@ -67,14 +69,15 @@ async def serve_weather() -> AsyncGenerator[Weather, None]:
 
     @mcp.resource(CARD, mime_type="text/html;profile=mcp-app")
     def card() -> str:
-        return "<!doctype html><p id=x></p>"
+        return weather.page
 
     @mcp.resource("file:///etc/passwd")
     def passwords() -> str:
         weather.calls.append("file")
         return "root:x:0:0"
 
-    async with serving(mcp.streamable_http_app()) as weather.port:
+    app = mcp.sse_app() if sse else mcp.streamable_http_app(**options)
+    async with serving(app) as weather.port:
         yield weather
 
 

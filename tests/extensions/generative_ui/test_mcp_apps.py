@@ -1,7 +1,7 @@
 """Tools of MCP servers with user interfaces: agents call them, and pages show them in frames."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import pytest
@@ -190,6 +190,11 @@ async def test_an_agent_without_apps_answers_no_request_of_one() -> None:
 
 NOT_ALLOWED = "Error: MCP method not allowed for UI proxy"
 
+TOO_LARGE = (
+    "The answer of the MCP server is too large. It is larger than the 4000000 bytes that "
+    "mcp_apps.max_result_bytes allows."
+)
+
 HOSTILE: list[tuple[Any, str]] = [
     (call_tool("delete_everything"), "Error: this tool is not for apps."),
     (call_tool("model_only"), "Error: this tool is not for apps."),
@@ -204,7 +209,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ({}, "Unknown server: undefined"),
     ("text", "Unknown server: undefined"),
     (call_tool("refresh", x="y" * 1_100_000), "The request of the app is too large."),
-    (call_tool("large"), "Error: MCP request failed"),
+    (call_tool("large"), TOO_LARGE),
 ]
 
 
@@ -227,12 +232,49 @@ async def test_a_refused_call_is_a_result_that_an_app_can_read(weather: Weather)
     assert refusal == {"error": text, "content": content, "isError": True}
 
 
-async def test_answers_are_as_large_as_the_operator_allows(weather: Weather) -> None:
+async def test_answers_are_as_large_as_the_operator_allows(
+    weather: Weather, caplog: pytest.LogCaptureFixture
+) -> None:
     apps = weather.apps(max_result_bytes=50)
     async with browsing(agents={"it": Caller()}, mcp_apps=apps) as browser:
         answer = await ask_server(browser, call_tool("refresh"))
 
-    assert answer == {"error": "The answer of the MCP server is larger than 50 bytes."}
+    limit = "It is larger than the 50 bytes that mcp_apps.max_result_bytes allows."
+    assert answer == {"error": f"The answer of the MCP server is too large. {limit}"}
+    assert limit in caplog.text
+
+
+WAYS = [{"json_response": False}, {"json_response": True}, {"sse": True}]
+LINE = '<p>Grüße, „Ann“: "1,2,3"</p>\n'
+
+
+@pytest.mark.parametrize("how", WAYS, ids=["sse", "json", "older sse"])
+@in_one_test("size", [5_000_000, 16_000_000])
+async def test_a_page_is_as_large_as_the_operator_allows(
+    size: int, how: Mapping[str, bool]
+) -> None:
+    async with serve(**how) as weather:
+        weather.page = LINE * (size // len(LINE.encode()))
+        apps = weather.apps(max_result_bytes=20_000_000)
+        async with browsing(agents={"it": Caller()}, mcp_apps=apps) as browser:
+            answer = await ask_server(browser, read_resource(CARD))
+
+    assert answer["contents"][0]["text"] == weather.page
+
+
+@pytest.mark.parametrize("how", WAYS, ids=["sse", "json", "older sse"])
+@in_one_test("size", [5_000_000, 16_000_000])
+async def test_a_page_that_is_too_large_is_refused_with_the_name_of_the_setting(
+    size: int, how: Mapping[str, bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve(**how) as weather:
+        weather.page = LINE * (size // len(LINE.encode()))
+        async with browsing(agents={"it": Caller()}, mcp_apps=weather.apps()) as browser:
+            answer = await ask_server(browser, read_resource(CARD))
+            assert "content" in await ask_server(browser, call_tool("refresh"))
+
+    assert answer == {"error": TOO_LARGE}
+    assert "4000000 bytes that mcp_apps.max_result_bytes allows" in caplog.text
 
 
 async def test_a_flood_of_requests_is_cut_off(weather: Weather) -> None:

@@ -248,7 +248,9 @@ async def test_a_server_that_hangs_delays_one_run_and_no_more(rogue: Rogue) -> N
 async def test_an_event_without_an_end_is_cut_off(rogue: Rogue) -> None:
     rogue.answers["tools/call"] = lambda _: stream_for_ever()
     async with browsing(agents={"it": silent}, mcp_apps=rogue.apps()) as browser:
-        assert await ask_server(browser, WORK) == FAILED
+        refusal = await ask_server(browser, WORK)
+
+    assert "bytes that mcp_apps.max_result_bytes allows" in refusal["error"]
 
 
 async def test_a_server_does_not_send_us_elsewhere(rogue: Rogue) -> None:
@@ -298,7 +300,10 @@ async def test_pages_of_tools_without_an_end_are_given_up(
     rogue: Rogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "MAX_PAGES", 10)
-    rogue.answers["tools/list"] = lambda _: {"tools": [build_tool("work")], "nextCursor": "more"}
+    rogue.answers["tools/list"] = lambda _: {
+        "tools": [build_tool("work")],
+        "nextCursor": str(len(rogue.asked)),
+    }
     async with browsing(agents={"it": silent}, mcp_apps=rogue.apps()) as browser:
         assert "content" in await ask_server(browser, WORK)
 

@@ -68,13 +68,14 @@ class AppProxy:
             user = f"client\0{client}" if run.user is None else f"user\0{run.user}"
             async with self._quota.enter(user):
                 return await self._trace(server, method, as_object(fields.get("params")), run)
-        except LimitExceeded as error:
+        except QuotaExceeded as error:
             return _refuse(error.message)
         except (CopilotError, TimeoutError, OSError) as error:
             # error details of a server are not for frontends
             reason = error or "It took too long."
             logger.warning("A request of an app of %s failed: %s", called, reason)
-            return _refuse(_FAILURE)
+            is_too_large = isinstance(error, LimitExceeded)
+            return _refuse(error.public if is_too_large else _FAILURE)
 
     async def _trace(
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
@@ -177,6 +178,10 @@ _MOST_PENDING = 24
 _MOST_USERS = 10_000
 
 
+class QuotaExceeded(LimitExceeded):
+    """A user has sent too many requests."""
+
+
 class RequestQuota:
     """Limits the request rate and concurrency of each user (token bucket)."""
 
@@ -185,7 +190,7 @@ class RequestQuota:
         self._users: OrderedDict[str, UserQuota] = OrderedDict()
 
     def enter(self, user: str) -> "UserQuota":
-        """Count a request, and return its context manager. Raises `LimitExceeded`."""
+        """Count a request, and return its context manager. Raises `QuotaExceeded`."""
         quota = self._users.get(user)
         if quota is None:
             self._forget_oldest()
@@ -195,14 +200,14 @@ class RequestQuota:
         return quota
 
     def _forget_oldest(self) -> None:
-        """Evict idle users to make room. Raises `LimitExceeded` if the oldest is not idle.
+        """Evict idle users to make room. Raises `QuotaExceeded` if the oldest is not idle.
 
         Eviction does not reset a quota: only users with a full bucket are evicted.
         """
         while len(self._users) >= _MOST_USERS:
             oldest = next(iter(self._users))
             if not self._users[oldest].is_idle:
-                raise LimitExceeded("Too many people use MCP apps. Try again in a second.")
+                raise QuotaExceeded("Too many people use MCP apps. Try again in a second.")
             del self._users[oldest]
 
 
@@ -225,12 +230,12 @@ class UserQuota:
     def count(self) -> None:
         """Take a token.
 
-        Raises `LimitExceeded` if none is left, or too many requests are pending.
+        Raises `QuotaExceeded` if none is left, or too many requests are pending.
         """
         self._tokens = self._refill()
         self._last = monotonic()
         if self._tokens < 1 or self._pending >= _AT_ONCE + _MOST_PENDING:
-            raise LimitExceeded("Too many requests of MCP apps. Try again in a second.")
+            raise QuotaExceeded("Too many requests of MCP apps. Try again in a second.")
         self._tokens -= 1
 
     def _refill(self) -> float:

@@ -5,7 +5,7 @@ import hmac
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from copilot_runtime.api.run_input import RunInput
@@ -48,9 +48,11 @@ _MOST_DOWN = 1000
 _ENVELOPE = 16
 """Maximum depth of the JSON around a result when it is stored and sent."""
 
-_MOST_VALUES = 250_000
-"""Maximum number of commas in a result: more values take server and frontend too long to process.
-"""
+_ESCAPING_FACTOR = 3
+"""Maximum size of a text in JSON, whose characters may be escaped, relative to that in UTF-8."""
+
+_MAX_VALUES = 250_000
+"""Maximum number of values in a result: more take server and frontend too long to process."""
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class AppServers:
         self._allowed = allowed
         self._tokens = TokenKey(load_secret)
         self._keys = RememberedKeys()
-        self._pool = _build_pool(telemetry)
+        self._pool = _build_pool(telemetry, options.max_result_bytes)
         self._slow: SlowServers[Sequence[UiTool]] = SlowServers()
         self._down: dict[str, None] = {}
         """Servers that were unreachable at the last attempt, which was logged once."""
@@ -256,8 +258,10 @@ class AppServers:
             value: JsonObject = result.model_dump(mode="json", by_alias=True, exclude_unset=True)
             text = dumps(value)
             if len(text) > most:
-                raise LimitExceeded(f"The answer of the MCP server is larger than {most} bytes.")
-            if text.count(b",") > _MOST_VALUES:
+                raise LimitExceeded(
+                    f"The answer of the MCP server is too large. {_name_limit(most)}"
+                )
+            if _has_too_many_values(value):
                 raise LimitExceeded("The answer of the MCP server has too many values.")
             loads(b"[" * _ENVELOPE + text + b"]" * _ENVELOPE)
         except (ValueError, RecursionError) as error:
@@ -272,17 +276,40 @@ def describe_server(server: McpAppServer) -> str:
     return f"{name!r} at {address}" if name else repr(address)
 
 
-def _build_pool(telemetry: Telemetry) -> "SessionPool":
+def _build_pool(telemetry: Telemetry, max_result_bytes: int) -> "SessionPool":
     """Return the session pool. Raises `MissingPackage`."""
     try:
         from copilot_runtime.extensions.mcp.client.pool import (
-            SessionPool,  # imports mcp
+            DEFAULT_LIMIT,  # imports mcp
+            MessageLimit,
+            SessionPool,
         )
     except ImportError as error:
         raise MissingPackage("An MCP server", "mcp", "mcp") from error
-    pool = SessionPool(extensions=_EXTENSIONS)
+    size = max(DEFAULT_LIMIT.size, _ESCAPING_FACTOR * max_result_bytes)
+    limit = MessageLimit(size, _name_limit(max_result_bytes))
+    pool = SessionPool(limit=limit, extensions=_EXTENSIONS)
     pool.telemetry = telemetry
     return pool
+
+
+def _name_limit(max_result_bytes: int) -> str:
+    return f"It is larger than the {max_result_bytes} bytes that mcp_apps.max_result_bytes allows."
+
+
+def _has_too_many_values(value: Any) -> bool:
+    pending = [value]
+    for _ in range(_MAX_VALUES):
+        if not pending:
+            return False
+        match pending.pop():
+            case dict() as fields:
+                pending.extend(cast("JsonObject", fields).values())
+            case list() as items:
+                pending.extend(cast("list[Any]", items))
+            case _:
+                pass
+    return bool(pending)
 
 
 async def _list(server: McpAppServer, connection: "Connection") -> "Sequence[UiTool]":

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from math import inf
@@ -14,6 +14,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from copilot_runtime.extensions.mcp.client.characters import WholeCharacterStream
+from copilot_runtime.extensions.mcp.client.event_stream import (
+    EventStream,
+    LargeResults,
+    LimitedStream,
+    MessageLimit,
+)
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
@@ -22,18 +28,22 @@ from copilot_runtime.telemetry.span import find_current_span, inject_context
 if TYPE_CHECKING:
     import httpx
 
-MAX_MESSAGE = 4 * 1024 * 1024
-"""Maximum size of a message over HTTP, in bytes."""
+DEFAULT_LIMIT = MessageLimit(4 * 1024 * 1024)
+"""The maximum size of a message over HTTP."""
 
+_UNLIMITED = MessageLimit(inf)
+_NO_COMPRESSION = MessageLimit(0, "It is compressed, so its size is unknown")
 _SSE_SILENCE = 3600.0
 _SESSION_ID = "mcp-session-id"
 
 
 class TransportStatus:
-    """The HTTP statuses of a session's responses, which the package `mcp` does not report."""
+    """What happened to a session's requests, which the package `mcp` does not report."""
 
     refusal: int | None = None
     """The last status that is not 2xx."""
+    excess: str = ""
+    """A sentence that names the limit that a response has exceeded."""
     session_id: str = ""
 
 
@@ -58,11 +68,15 @@ def open_transport(
     over: asyncio.Event,
     *,
     environment: Mapping[str, str],
+    limit: MessageLimit,
+    report: Callable[[str], None],
+    large: LargeResults | None,
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Return the two streams to a server, to be opened and closed in the same task.
 
     `over` is set when the transport ends without an error in either stream. A process gets the
-    variables in `environment`, overridden by those of the server.
+    variables in `environment`, overridden by those of the server. `report` gets a sentence about
+    each malformed event of a server, which is left out; `large` the results that only it can hold.
     """
     if server.command:
         program, *args = server.command
@@ -82,7 +96,15 @@ def open_transport(
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             del timeout, auth  # set by `_build_client`
-            client = _build_client(server, headers or {}, status, silence=_SSE_SILENCE)
+            client = _build_client(
+                server,
+                headers or {},
+                status,
+                silence=_SSE_SILENCE,
+                limit=limit,
+                report=report,
+                large=large,
+            )
             client.event_hooks["response"].append(watch)
             return client
 
@@ -91,41 +113,57 @@ def open_transport(
                 over.set()  # after this, the package sends nothing and raises nothing
 
         return sse_client(server.url, {**headers}, httpx_client_factory=create_client)
-    return _open_streamable(server, headers, status)
+    client = _build_client(
+        server, headers, status, silence=server.max_time, limit=limit, report=report, large=None
+    )
+    return _open_streamable(server.url, client)
 
 
 @asynccontextmanager
 async def _open_streamable(
-    server: McpServer, headers: Mapping[str, str], status: TransportStatus
+    url: str, client: httpx2.AsyncClient
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    client = _build_client(server, headers, status, silence=server.max_time)
-    transport = streamable_http_client(
-        server.url, http_client=client, max_sse_event_size=MAX_MESSAGE
-    )
+    transport = streamable_http_client(url, http_client=client, max_sse_event_size=None)
     async with client, transport as streams:
         yield streams
 
 
 def _build_client(
-    server: McpServer, headers: Mapping[str, str], status: TransportStatus, *, silence: float
+    server: McpServer,
+    headers: Mapping[str, str],
+    status: TransportStatus,
+    *,
+    silence: float,
+    limit: MessageLimit,
+    report: Callable[[str], None],
+    large: LargeResults | None,
 ) -> httpx2.AsyncClient:
     async def add_context(request: httpx2.Request) -> None:
         # runs in the context of the task that calls a tool, as below
         request.headers.update(inject_context(find_current_span()))
 
     async def watch(response: httpx2.Response) -> None:
-        if response.request.method == "POST" and response.status_code >= 300:
-            # the package sends a message in the context of the task that wrote it
-            (_current_status.get() or status).refusal = response.status_code
+        is_post = response.request.method == "POST"
+        # the package sends a message in the context of the task that wrote it
+        own_status = _current_status.get() or status
+        if is_post and response.status_code >= 300:
+            own_status.refusal = response.status_code
         status.session_id = response.headers.get(_SESSION_ID) or status.session_id
+
+        def note_excess() -> None:
+            own_status.excess = str(limit)
+
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"
-        if is_compressed:  # the decompressed size is unknown
-            response.stream = _LimitedStream(response.stream, 0)
-        elif not is_stream:  # each event is limited instead
-            response.stream = _LimitedStream(response.stream, MAX_MESSAGE)
-        if not is_compressed:
-            response.stream = WholeCharacterStream(response.stream)
+        if is_compressed:
+            response.stream = LimitedStream(response.stream, _NO_COMPRESSION)
+        elif is_stream:
+            response.stream = EventStream(
+                response.stream, limit, note_excess, report, is_answer=is_post, large=large
+            )
+        else:
+            body = LimitedStream(response.stream, limit, note_excess)
+            response.stream = WholeCharacterStream(body)
 
     return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
@@ -141,26 +179,6 @@ def _build_transport(server: McpServer) -> httpx2.AsyncBaseTransport | None:
     return _PinnedTransport() if server.public_only else None
 
 
-class _LimitedStream(httpx2.AsyncByteStream):
-    """A body that raises an error when it exceeds the size limit."""
-
-    def __init__(self, body: Any, limit: float) -> None:
-        self._body = body
-        self._limit = limit
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for block in self._body:
-            size += len(block)
-            if size > self._limit:
-                # for this exception, the package fails only this request
-                raise httpx2.StreamError(f"The answer has more than {self._limit} bytes.")
-            yield block
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
-
-
 class _HostTransport(httpx2.AsyncBaseTransport):
     """Sends requests with the application's HTTP client, and leaves it open."""
 
@@ -170,7 +188,7 @@ class _HostTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await forward_request(self._client, request)
         # httpx's response stream is no httpx2 stream
-        body = _LimitedStream(response.stream, inf)
+        body = LimitedStream(response.stream, _UNLIMITED)
         return httpx2.Response(response.status_code, headers=response.headers.raw, stream=body)
 
 

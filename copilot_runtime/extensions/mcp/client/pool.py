@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 from mcp import ClientSession
 
 from copilot_runtime.base.errors import LimitExceeded, NetworkError
+from copilot_runtime.extensions.mcp.client.connect import DEFAULT_LIMIT
+from copilot_runtime.extensions.mcp.client.event_stream import MessageLimit
+from copilot_runtime.extensions.mcp.client.problems import Problems
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.extensions.mcp.client.session import Session, SessionClosed
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
@@ -24,7 +27,8 @@ class SessionPool:
     """Opens a session on first use, and closes it after `idle` seconds without use.
 
     `aclose` waits `grace` seconds for processes to end. When `most` sessions are open, a new one
-    replaces the least recently used. `extensions` are the client extensions announced to servers:
+    replaces the least recently used. `limit` is the maximum size of a message over HTTP;
+    `extensions` are the client extensions announced to servers, as
     settings by the name of each extension.
     """
 
@@ -34,12 +38,15 @@ class SessionPool:
         idle: float = 300.0,
         most: int = 100,
         grace: float = 5.0,
+        limit: MessageLimit = DEFAULT_LIMIT,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self._extensions = extensions
+        self._limit = limit
         self.idle = idle
         self.most = most
         self.grace = grace
+        self.problems = Problems()
         self.telemetry: Telemetry = NO_TELEMETRY
         """Records the duration of sessions: the telemetry of the runtime whose runs use them."""
         self._sessions: dict[_Key, Session] = {}
@@ -113,6 +120,8 @@ class SessionPool:
             environment,
             idle=self.idle,
             on_end=on_end,
+            limit=self._limit,
+            problems=self.problems,
             telemetry=self.telemetry,
             extensions=self._extensions,
         )

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from contextvars import Context
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import httpx2
 from mcp import ClientSession, MCPError
@@ -14,21 +15,32 @@ from mcp.client.session import IncomingMessage, MessageHandlerFnT
 from mcp_types import (
     CONNECTION_CLOSED,
     CallToolResult,
+    ClientRequest,
     Implementation,
+    InputRequiredResult,
     PaginatedRequestParams,
+    Request,
     ServerCapabilities,
     Tool,
     ToolListChangedNotification,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from copilot_runtime.base.concurrency import retrieve_exception
-from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.base.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
 from copilot_runtime.extensions.mcp.client.characters import repair_message
 from copilot_runtime.extensions.mcp.client.connect import (
     TransportStatus,
     open_transport,
     watch_requests,
+)
+from copilot_runtime.extensions.mcp.client.event_stream import LargeResults, MessageLimit
+from copilot_runtime.extensions.mcp.client.problems import Problems
+from copilot_runtime.extensions.mcp.client.results import (
+    RESULTS,
+    ItemwiseDispatcher,
+    SetAside,
+    read_result,
 )
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry, find_current_span, semconv
@@ -55,6 +67,7 @@ _NO_REASON = "Server returned an error response"
 """The package's message for an HTTP status other than 2xx."""
 
 T = TypeVar("T")
+R = TypeVar("R", bound=BaseModel)
 
 logger = logging.getLogger(__name__)
 
@@ -78,10 +91,16 @@ class Session:
         *,
         idle: float,
         on_end: Callable[["Session"], None],
+        limit: MessageLimit,
+        problems: Problems,
         telemetry: Telemetry = NO_TELEMETRY,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self._extensions = extensions or {}
+        self._limit = limit
+        self._problems = problems
+        self._tool_problems: list[str] = []
+        self._large_results = LargeResults()
         self.server = server
         self.loop = asyncio.get_running_loop()
         self.users = 0
@@ -195,7 +214,7 @@ class Session:
             except TimeoutError:
                 raise self._build_timeout() from None
             except (MCPError, RuntimeError, ValidationError) as error:
-                raise self._convert_error(error, status.refusal, is_idempotent=True) from error
+                raise self._convert_error(error, status, is_idempotent=True) from error
 
     async def call(
         self, tool: str, values: Mapping[str, Any], *, is_idempotent: bool
@@ -225,9 +244,7 @@ class Session:
             except TimeoutError:
                 raise self._build_timeout() from None
             except (MCPError, RuntimeError, ValidationError) as error:
-                raise self._convert_error(
-                    error, status.refusal, is_idempotent=is_idempotent
-                ) from error
+                raise self._convert_error(error, status, is_idempotent=is_idempotent) from error
 
     def _describe_session(self, client: ClientSession) -> None:
         find_current_span().set_attributes(
@@ -242,13 +259,19 @@ class Session:
         return RunStalled(f"The MCP server {label!r} said nothing for {timeout:g} s.")
 
     def _convert_error(
-        self, error: Exception, status: int | None, *, is_idempotent: bool
+        self, error: Exception, status: TransportStatus, *, is_idempotent: bool
     ) -> CopilotError:
         """Return our error for an exception; retire the session if it is unusable."""
         label = self.server.label
+        if excess := status.excess or (self.server.uses_sse and self._status.excess):
+            reason = f"is too large. {excess}"
+            return LimitExceeded(
+                f"The answer of the MCP server {label!r} {reason}",
+                public=f"The answer of the MCP server {reason}",
+            )
         if not isinstance(error, MCPError):
             return CopilotError(f"The MCP server {label!r} sent an invalid response.")
-        if self._is_unknown_session(error, status):
+        if self._is_unknown_session(error, status.refusal):
             self.retire()
             return SessionClosed(
                 f"The MCP server {label!r} does not know the session: {error.message}."
@@ -257,10 +280,12 @@ class Session:
             self.retire()
             kind = SessionClosed if is_idempotent else NetworkError
             return kind(f"The connection to the MCP server {label!r} broke off.")
-        if status is not None:
+        if status.refusal is not None:
             self.retire()  # the session may be the cause
             if error.message == _NO_REASON:
-                return NetworkError(f"The MCP server {label!r} answered with status {status}.")
+                return NetworkError(
+                    f"The MCP server {label!r} answered with status {status.refusal}."
+                )
         return CopilotError(f"The MCP server {label!r} says: {error.message}")
 
     def _is_unknown_session(self, error: MCPError, status: int | None) -> bool:
@@ -270,26 +295,48 @@ class Session:
         return status == 404 or (status == 400 and "session" in error.message.lower())
 
     async def _list_tools(self, client: ClientSession) -> Sequence[Tool]:
-        tools: list[Tool] = []
+        self._tool_problems = []
+        tools = await self._read_tools(client)
+        self._problems.set_tools(self.server, self._tool_problems)
+        return tools
+
+    async def _read_tools(self, client: ClientSession) -> Sequence[Tool]:
+        """Return the tools of all pages; of several with one name, the first."""
+        tools: dict[str, Tool] = {}
         room = MAX_TOOL_BYTES
         cursor: str | None = None
+        cursors: set[str | None] = set()
         for _ in range(MAX_PAGES):
             page = await client.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            begins_again = page.next_cursor in cursors
             for tool in page.tools:
+                if tool.name in tools:
+                    if not begins_again:
+                        problem = f"a second tool {tool.name!r:.100} is left out"
+                        self._report("tools/list", problem)
+                    continue
                 room -= len(tool.model_dump_json())
                 if room < 0:
-                    logger.warning(
-                        "%r has very large tools; the first are read.", self.server.label
-                    )
-                    return tools
-                tools.append(tool)
+                    self._report("tools/list", "it has very large tools; the first are read")
+                    return [*tools.values()]
+                tools[tool.name] = tool
             cursor = page.next_cursor
             if not cursor:
-                return tools
+                return [*tools.values()]
+            if begins_again:
+                self._report("tools/list", "its list of tools begins again, and has no end")
+                return [*tools.values()]
+            cursors.add(cursor)
             if len(tools) >= MAX_TOOLS:
                 break
-        logger.warning("%r has very many tools; the first are read.", self.server.label)
-        return tools[:MAX_TOOLS]
+        self._report("tools/list", "it has very many tools; the first are read")
+        return [*tools.values()][:MAX_TOOLS]
+
+    def _report(self, method: str, problem: str, is_left_out: bool = True) -> None:
+        """Log what is malformed in the result of a method."""
+        self._problems.log(self.server, problem)
+        if is_left_out and method == "tools/list":
+            self._tool_problems.append(problem)
 
     async def _run(self, headers: Mapping[str, str]) -> None:
         """Open the connection, wait for its end, and close it."""
@@ -310,11 +357,19 @@ class Session:
     async def _open(self, stack: AsyncExitStack, headers: Mapping[str, str]) -> None:
         async with asyncio.timeout(self.server.startup_timeout):
             link = open_transport(
-                self.server, headers, self._status, self._over, environment=self._environment
+                self.server,
+                headers,
+                self._status,
+                self._over,
+                environment=self._environment,
+                limit=self._limit,
+                report=partial(self._problems.log, self.server),
+                large=self._large_results,
             )
             read, write = await stack.enter_async_context(link)
             stream = EndNotifyingStream(read, self._over)
-            session = Client(stream, write, self._on_message, self._extensions)
+            dispatcher = ItemwiseDispatcher(stream, write, self._large_results, self._report)
+            session = Client(dispatcher, self._on_message, self._report, self._extensions)
             self._client = await stack.enter_async_context(session)
             await self._client.handshake()
         self._status.refusal = None
@@ -368,7 +423,7 @@ class Session:
             return f"no answer within {self.server.startup_timeout:g} s"
         if isinstance(error, CopilotError):
             return f"{error.message} {error.hint or ''}".strip(". ")
-        if isinstance(error, MCPError | OSError | httpx2.TransportError):
+        if isinstance(error, MCPError | OSError | RuntimeError | httpx2.TransportError):
             return str(error) or type(error).__name__
         return type(error).__name__
 
@@ -376,23 +431,46 @@ class Session:
 _US = Implementation(name="copilot-runtime", version="1")
 
 
+_REPLY: TypeAdapter[SetAside | InputRequiredResult] = TypeAdapter(SetAside | InputRequiredResult)
+
+
 class Client(ClientSession):
-    """The package's session, without validation of results, to be opened and closed in one task."""
+    """The package's session, which reads results item by item; open and close it in one task.
+
+    `report` is called with a method, and then as `read_result` does.
+    """
 
     def __init__(
         self,
-        read: "EndNotifyingStream",
-        write: Any,
+        dispatcher: ItemwiseDispatcher,
         message_handler: MessageHandlerFnT,
+        report: Callable[[str, str, bool], None],
         extensions: Mapping[str, Mapping[str, Any]],
     ) -> None:
         super().__init__(
-            read,
-            write,
+            dispatcher=dispatcher,
             message_handler=message_handler,
             client_info=_US,
             extensions={name: dict(value) for name, value in extensions.items()} or None,
         )
+        self._report = report
+
+    async def send_request(
+        self,
+        request: ClientRequest | Request[Any, Any],
+        result_type: type[R] | TypeAdapter[R],
+        *args: Any,
+        **options: Any,
+    ) -> R:
+        """Send a request and return its result, without what is malformed in it."""
+        method = request.method
+        if method not in RESULTS:
+            return await super().send_request(request, result_type, *args, **options)
+        reply = await super().send_request(request, _REPLY, *args, **options)
+        if isinstance(reply, SetAside):
+            result = read_result(method, reply.result, partial(self._report, method))
+            return cast("R", result)
+        return cast("R", reply)
 
     async def handshake(self) -> None:
         """Negotiate a version: by `initialize`, then by `discover` for stateless servers.

@@ -71,6 +71,10 @@ class McpActions(ActionSource):
                     actions_by_name[action.name] = action
         return [*actions_by_name.values()]
 
+    def list_problems(self) -> list[str]:
+        """Return what is left out of the tools of the operator's servers, each as a sentence."""
+        return self._pool.problems.list_tools(self._servers.servers)
+
     def _warn_of_duplicate(self, name: str, label: str) -> None:
         """Log once that an action is a duplicate, up to a maximum number of actions."""
         key = (name, label)

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from mcp import ClientSession, MCPError
 from mcp_types import (
+    METHOD_NOT_FOUND,
     BlobResourceContents,
     CallToolResult,
     ContentBlock,
@@ -29,7 +30,7 @@ from copilot_runtime.base.errors import CopilotError, NetworkError
 from copilot_runtime.base.jsonvalue import JsonObject, get_object
 from copilot_runtime.extensions.mcp.client.pool import Connection
 from copilot_runtime.extensions.mcp.client.server import McpServer
-from copilot_runtime.extensions.mcp.client.session import Session
+from copilot_runtime.extensions.mcp.client.session import MAX_PAGES, Session
 from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
 from copilot_runtime.telemetry.rpc import describe_mcp_call, start_mcp_client_span
 
@@ -151,12 +152,20 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
     async def list_all(session: ClientSession) -> Sequence[Any]:
         items: list[Any] = []
         cursor: str | None = None
-        while len(items) < MAX_LISTED:
+        cursors: set[str] = set()
+        for _ in range(MAX_PAGES):
             page = await session.list_resources(params=PaginatedRequestParams(cursor=cursor))
             items += page.resources
-            if not (cursor := page.next_cursor) or not page.resources:
+            cursor = page.next_cursor
+            if not cursor or cursor in cursors or len(items) >= MAX_LISTED:
                 break
-        templates = await session.list_resource_templates()
+            cursors.add(cursor)
+        try:
+            templates = await session.list_resource_templates()
+        except MCPError as error:
+            if error.code != METHOD_NOT_FOUND:  # servers without templates may not know it
+                raise
+            return items
         return [*items, *templates.resource_templates]
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:

@@ -268,6 +268,8 @@ class Assembly:
     def _leave_open(self, call: "ToolCallBuffer") -> None:
         if call.name and not call.started:
             self._start(call)
+        if call.started:
+            self._add_call_fields(call)
 
     def _end_call(self, call: "ToolCallBuffer") -> None:
         if call.ended or not call.name:

@@ -3,19 +3,48 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from time import time_ns
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base import concurrency as calling
-from copilot_runtime.base.errors import CopilotError, ErrorContext
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import start_hook_span
 from copilot_runtime.telemetry.span import NO_SPAN, Span, trace_block
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorContext:
+    """The context of an error, for hooks and logs; never sent to clients.
+
+    `latency` is in seconds since the request arrived. Timestamps and the traceback are ignored
+    when two contexts are compared.
+    """
+
+    thread_id: str
+    run_id: str
+    operation: str
+    agent: str | None = None
+    node: str | None = None
+    url: str | None = None
+    method: Literal["POST", "WEBSOCKET"] = "POST"
+    """The transport of the request."""
+    started_at: datetime | None = field(default=None, compare=False)
+    ended_at: datetime | None = field(default=None, compare=False)
+    latency: float = 0.0
+    environment: str = ""
+    """The setting `deployment`."""
+    stack: str = field(default="", compare=False, repr=False)
+    """The traceback as text."""
+    source: Literal["runtime", "agent"] = "runtime"
+    cause: BaseException | None = None
+
 
 BeforeRequest = Callable[[RunInput], RunInput | Awaitable[RunInput | None] | None]
 AfterRequest = Callable[[RunInput, Sequence[Message]], Any]

@@ -35,8 +35,7 @@ exception is logged with its traceback and shown as "The run failed".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
@@ -61,33 +60,6 @@ class ErrorReport:
     severity: Severity = "critical"
     kind: str = "CopilotError"
     help_url: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorContext:
-    """The context of an error, for hooks and logs; never sent to clients.
-
-    `latency` is in seconds since the request arrived. Timestamps and the traceback are ignored
-    when two contexts are compared.
-    """
-
-    thread_id: str
-    run_id: str
-    operation: str
-    agent: str | None = None
-    node: str | None = None
-    url: str | None = None
-    method: Literal["POST", "WEBSOCKET"] = "POST"
-    """The transport of the request."""
-    started_at: datetime | None = field(default=None, compare=False)
-    ended_at: datetime | None = field(default=None, compare=False)
-    latency: float = 0.0
-    environment: str = ""
-    """The setting `deployment`."""
-    stack: str = field(default="", compare=False, repr=False)
-    """The traceback as text."""
-    source: Literal["runtime", "agent"] = "runtime"
-    cause: BaseException | None = None
 
 
 class CopilotError(Exception):

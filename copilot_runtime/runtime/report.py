@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from traceback import format_exception
 
-from copilot_runtime.api.hooks import Hooks, call_quietly
-from copilot_runtime.base.errors import CopilotError, ErrorContext
+from copilot_runtime.api.hooks import ErrorContext, Hooks, call_quietly
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.run import Run
 
 logger = logging.getLogger("copilot_runtime.runtime")

@@ -9,12 +9,11 @@ import pytest
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import RunFailed, RunFinished
-from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.api.hooks import ErrorContext, Hooks
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import (
     RUN_FAILED,
     AgentNotFound,
-    ErrorContext,
     NotFound,
     Refused,
     RunStalled,

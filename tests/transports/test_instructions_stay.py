@@ -13,9 +13,9 @@ from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings,
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import ChatRequest
-from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.api.hooks import ErrorContext, Hooks
 from copilot_runtime.api.messages import Message
-from copilot_runtime.base.errors import ErrorContext, NetworkError
+from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadStore
 from tests.in_one_test import in_one_test

@@ -8,8 +8,7 @@ import pytest
 from graphql import get_introspection_query
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.api.hooks import Hooks
-from copilot_runtime.base.errors import ErrorContext
+from copilot_runtime.api.hooks import ErrorContext, Hooks
 from copilot_runtime.transports.graphql import server
 from tests.in_one_test import in_one_test
 from tests.wire.client import (

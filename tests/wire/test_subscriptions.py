@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
-from copilot_runtime.api.hooks import Hooks
-from copilot_runtime.base.errors import RUN_FAILED, ErrorContext
+from copilot_runtime.api.hooks import ErrorContext, Hooks
+from copilot_runtime.base.errors import RUN_FAILED
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.in_one_test import in_one_test
 from tests.wire.client import HEADERS, PATH, PLAIN, Client, data

@@ -38,11 +38,11 @@ class ChunkReader(JSONReader):
     def _end_answer(self) -> None:
         self._end_thought()
         super()._end_answer()
-        if self._added:
-            self._assembly.add_answer_fields(self._added.join())
 
     def _conclude(self) -> list[Event]:
         """Return the warning for an answer that was cut off, and the `Usage`."""
+        if self._added:
+            self._assembly.add_answer_fields(self._added.join())
         events: list[Event] = []
         if self._stop == "length":
             events.append(Custom(name="finish_reason", value="length"))

@@ -260,8 +260,8 @@ def _encode_exchange(
     function = {"name": call.name, "arguments": call.arguments}
     text, images = encode_result(exchange, capabilities)
     result: JsonObject = {"role": "tool", "content": text, "tool_call_id": id}
-    shown = [{"role": "user", "content": images}] if images else []
-    return {"id": id, "type": "function", "function": function}, [result, *shown]
+    messages = [result, {"role": "user", "content": images}] if images else [result]
+    return {"id": id, "type": "function", "function": function}, messages
 
 
 def encode_call_id(exchange: ToolExchange, length: int | None = None) -> str:

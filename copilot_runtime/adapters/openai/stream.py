@@ -15,7 +15,7 @@ from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
 from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.openai.answers import NAMES, THOUGHTS
 from copilot_runtime.adapters.provider_errors import find_error
-from copilot_runtime.adapters.stop_reasons import map_stop_reason
+from copilot_runtime.adapters.stop_reasons import STOP_REASONS, map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
@@ -67,13 +67,10 @@ class CompletionReader(JSONReader):
         super().describe(span)
         describe_openai(span, self._response, "chat_completions")
 
-    def _end_answer(self) -> None:
-        super()._end_answer()
-        if self._added and (added := self._join_fields()):
-            self._assembly.add_answer_fields(added)
-
     def _conclude(self) -> list[Event]:
         """Return the `Usage` if there are counts or a stop reason."""
+        if self._added and (added := self._join_fields()):
+            self._assembly.add_answer_fields(added)
         if self._usage is None and self._stop in (None, "stop", "tool_calls"):
             return []
         return [build_usage(self._model, self._provider, self._usage, self._stop)]
@@ -190,9 +187,10 @@ class CompletionReader(JSONReader):
         stop = map_stop_reason(reason)
         if stop == "content_filter":
             raise self._service.content_filter_error()
-        for word in (reason, native_reason or ""):
-            if (error := find_misspelt_answer(self._service, word)) is not None:
-                raise error
+        if native_reason or reason not in STOP_REASONS:
+            for word in (reason, native_reason or ""):
+                if (error := find_misspelt_answer(self._service, word)) is not None:
+                    raise error
         self.finished = True
         self._stop = "refusal" if self._refused else stop
         self._end_answer()  # some send more chunks after the finish reason

@@ -71,10 +71,11 @@ class GraphQLEndpoint(Transport):
     async def _load(self) -> "GraphQLServer":
         """Load the server once, and exclude what it imports from garbage collection."""
         async with self._loading:
-            if self._server is None:
-                self._server = await call(self._create_server)
+            server = self._server
+            if server is None:
+                server = self._server = await call(self._create_server)
                 freeze_imports()
-        return self._server
+        return server
 
     def _create_server(self) -> "GraphQLServer":
         from copilot_runtime.transports.graphql.server import GraphQLServer  # as above

@@ -30,9 +30,9 @@ from copilot_runtime import (
 )
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
 from copilot_runtime.api import Caller, RunInput
-from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.api.hooks import ErrorContext, Hooks
 from copilot_runtime.api.messages import Message
-from copilot_runtime.base.errors import CopilotError, ErrorContext
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
 from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
 

@@ -226,10 +226,7 @@ https://reference.langchain.com/python/langgraph/constants/TAG_NOSTREAM
 
 
 def _is_internal(metadata: Mapping[str, Any], tags: Any) -> bool:
-    """Return whether a model does not speak to the person.
-
-    LangChain's middleware marks its own requests by `lc_source`, such as those for a summary.
-    """
+    """Return whether a model speaks to no person, such as for a summary of LangChain's."""
     return "lc_source" in metadata or bool(tags and any(tag in tags for tag in _NOSTREAM))
 
 

@@ -100,23 +100,23 @@ def _repair_handshake(result: JsonObject, report: Report) -> JsonObject:
     A server that does not say what it is capable of may have tools.
     """
     fields = {name: value for name, value in result.items() if value is not None}
-    said = fields.get("capabilities")
-    given: JsonObject = said if isinstance(said, dict) else {"tools": {}}
+    sent = fields.get("capabilities")
+    offered: JsonObject = sent if isinstance(sent, dict) else {"tools": {}}
     # some servers write true, and those in PHP an empty list, for an empty object
-    capabilities = {name: {} if one in (True, []) else one for name, one in given.items()}
+    capabilities = {name: {} if one in (True, []) else one for name, one in offered.items()}
     info = {"name": "", "version": "", **as_object(fields.get("serverInfo"))}
     try:
         described = _parse(Implementation, info, "the description of the server", report)
     except _Malformed as error:
         report(f"{error.what} is left out: {error.reason}", True)
         described = Implementation(name="", version="")
-    known = _parse(ServerCapabilities, capabilities, "the list of capabilities", report)
+    supported = _parse(ServerCapabilities, capabilities, "the list of capabilities", report)
     if not isinstance(fields.get("instructions", ""), str):
         report("its instructions are left out: they are no text", True)
         del fields["instructions"]
     return {
         **fields,
-        "capabilities": known.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "capabilities": supported.model_dump(mode="json", by_alias=True, exclude_unset=True),
         "serverInfo": described.model_dump(mode="json", by_alias=True, exclude_unset=True),
     }
 

@@ -218,12 +218,19 @@ def _start_calls(turn: Turn) -> tuple[bool, Sequence[Event]]:
     calls, open_ids = _find_pending_calls(turn.run.messages, turn.events)
     is_cut = _ended_by_length(turn.events)
     for call in calls:
-        is_ours = call.name in turn.server or call.name in turn.browser
-        if call.id in open_ids:
-            if is_ours and not has_question:
-                turn.refuse(call.id, call.name)
-        elif is_ours and is_cut and call is calls[-1] and not call.arguments.strip():
-            turn.refuse(call.id, call.name, is_open=False)
+        is_open = call.id in open_ids
+        if call.arguments.strip():  # clients of AG-UI refuse what they cannot parse themselves
+            is_missing = (is_cut or turn.run.is_v1) and not is_readable(call.arguments)
+        else:
+            is_missing = is_open or (is_cut and call is calls[-1])
+        if (
+            is_missing
+            and not has_question
+            and (call.name in turn.server or call.name in turn.browser)
+        ):
+            turn.refuse(call.id, call.name, is_open=is_open)
+        elif is_open:
+            pass  # the agent forgot its end
         elif call.name in turn.server:
             turn.start(call.id, call.name, call.arguments)
         else:
@@ -233,7 +240,9 @@ def _start_calls(turn: Turn) -> tuple[bool, Sequence[Event]]:
 
 
 def _is_broken(turn: Turn, call_id: str) -> bool:
-    """Return whether the arguments of a call of the browser that now ends are not JSON."""
+    """Return whether a call of a v1 browser, which would run it, ends without whole arguments."""
+    if not turn.run.is_v1:
+        return False
     pieces: list[str] = []
     for event in reversed(turn.events):
         match event:

@@ -48,7 +48,7 @@ class Handoff(NamedTuple):
 class Turn:
     """Starts the actions that a turn calls, in tasks, and yields their results in call order.
 
-    A call that was cut off is refused: it has no end, or its arguments for the browser are not
+    A call that was cut off is refused: it has no end, or its arguments for a v1 client are not
     JSON. Nobody runs it. Its result says so and precedes its end, which tells v1 clients the same.
     """
 
@@ -197,10 +197,10 @@ class Turn:
         self._name_call(call_id, name)
         action = self.server.get(name)
         if action is None and (name in self.browser or self.run.is_v1):
-            if is_readable(arguments):
+            if self.run.is_v1 and not is_readable(arguments):
+                self.refuse(call_id, name)  # these clients complete what they got, and run it
+            else:
                 self.browser_calls += 1  # the browser's to run, or to refuse
-            else:  # some clients complete what they got, and run it
-                self.refuse(call_id, name)
             return
         if action is None:
             work = _report_unknown(name, self.server, self.browser)

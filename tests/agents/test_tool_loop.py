@@ -190,7 +190,10 @@ EMPTY_CALL: list[Event] = [
     ActionExecutionEnd(call_id="c1"),
 ]
 CUT_OFF: dict[str, list[Event]] = {
-    "half of its arguments": calls("setColor", '{"color": "re'),
+    "half of its arguments": [
+        *calls("setColor", '{"color": "re'),
+        Usage(model="m", stop_reason="length"),
+    ],
     "no end": EMPTY_CALL[:1],
     "no arguments in an answer that reached its limit": [
         *EMPTY_CALL,

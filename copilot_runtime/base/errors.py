@@ -163,6 +163,7 @@ class InvalidAnswer(NetworkError):
 
     status_code = 502
     error_type = "INVALID_ANSWER"
+    help_url = None
 
 
 class RunStalled(NetworkError):

@@ -53,8 +53,9 @@ _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_EN
 """Events that do not end an open sequence of chunks, as in the client."""
 
 
-_NEEDED = ("TOOL_CALL_", "RUN_")
-"""Beginnings of the types without which a run cannot go on: of calls, and its own start and end."""
+_NEEDED = ("TOOL_CALL_", "RUN_", "STATE_DELTA")
+"""Beginnings of the types without which a run cannot go on: of calls, its own start and end, and
+changes of the state, to which the next ones are relative."""
 
 
 class EventDecoder:

@@ -166,9 +166,10 @@ async def test_the_span_has_what_was_really_sent_and_what_came_back(provider: Pr
 
 
 async def test_openai_says_which_tier_and_system_answered(provider: Provider) -> None:
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}
     provider.answer(
         saying(text("Hi", service_tier="flex", system_fingerprint="fp_1")),
-        [whole({"object": "response", "id": "r", "service_tier": "priority", "output": []})],
+        [whole({"object": "response", "id": "r", "service_tier": "priority", "output": [said]})],
         saying(text("Hi", service_tier=5, system_fingerprint="fp_2")),
     )
     url = f"{provider.url}/v1"

@@ -105,7 +105,7 @@ async def test_every_part_of_a_request_reaches_the_run(agents: Client, listener:
     assert (run.agent, run.node, run.url) == ("listener", "ear", "http://localhost:3000/")
     assert run.context == [ContextItem("Where", "in a test")]
     assert run.agents == {"listener": AgentInput(state={"a": 1}, config={"b": 2})}
-    assert run.resume == [Resume("Go on?", "Yes")]
+    assert run.resume == [Resume("Go on?", "Yes", payload="Yes")]
     assert run.parameters == Parameters(
         model="other",
         temperature=0,

@@ -262,7 +262,7 @@ class _Repair:
         if own:
             fields["properties"] = own
         names = [*dict.fromkeys(name for name in required if isinstance(name, str))]
-        if names:
+        if names or isinstance(needs, list):
             fields["required"] = names
 
     def _repair_dependencies(self, fields: JsonObject) -> None:

@@ -85,7 +85,7 @@ async def test_a_server_with_very_many_tools_gets_room_for_some(
     chosen = await ask(pipes(pages=pages, tools=["t4_*"])).actions()
 
     assert (len(found), len(chosen)) == (500, 100)
-    assert "'bare.py' has very many tools; the first are read." in caplog.text
+    assert "'bare.py': it has very many tools; the first are read" in caplog.text
 
 
 async def test_a_list_without_end_is_left(ask: Ask, pipes: Pipes) -> None:

@@ -61,7 +61,7 @@ async def agents(listener: Listener) -> AsyncGenerator[Client, None]:
         adapter=EmptyAdapter(),
         agents={"listener": listener, "silent": Silent()},
         properties={"tenant": "ours", "userId": "nobody"},
-        settings=Settings(page_models=("other",)),
+        settings=Settings(threads="memory", page_models=("other",)),
     )
     async with client_of(runtime) as client:
         yield client

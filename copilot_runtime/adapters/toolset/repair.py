@@ -96,6 +96,7 @@ class _Repair:
         self._repair_type(fields)
         self._repair_nullable(fields, source.get("nullable"))
         self._repair_bounds(fields)
+        self._repair_patterns(fields)
         self._repair_items(fields, source.get("additionalItems"))
         self._repair_properties(fields)
         self._repair_dependencies(fields)
@@ -105,10 +106,8 @@ class _Repair:
             found = value if read is None else read(self, value)
             if found is not _NO_SCHEMA:
                 repaired[name] = found
-            elif value is not None:
-                self._note(f"{name}: {_shorten(value)}")
             else:
-                self._note(f"{name}: null")
+                self._note(f"{name}: {'null' if value is None else _shorten(value)}")
         return repaired
 
     def _note(self, change: str) -> None:
@@ -211,6 +210,21 @@ class _Repair:
                     fields[flag] = fields.pop(bound)
         if "divisibleBy" in fields:
             fields["multipleOf"] = fields.pop("divisibleBy")
+
+    def _repair_patterns(self, fields: JsonObject) -> None:
+        """Move expressions that OpenAI and Vertex refuse to the description.
+
+        https://github.com/cline/cline/issues/14019, https://github.com/langfuse/langfuse/issues/14770
+        """
+        pattern = fields.get("pattern")
+        if isinstance(pattern, str) and not _is_plain(pattern):
+            self._note(f"pattern: {_shorten(pattern)}")
+            text = fields.get("description") or ""
+            fields["description"] = f"{text} (pattern: {fields.pop('pattern')})".strip()
+        by_pattern = fields.get("patternProperties")
+        if isinstance(by_pattern, dict):
+            own = cast("JsonObject", by_pattern).items()
+            fields["patternProperties"] = {key: value for key, value in own if _is_plain(key)}
 
     def _repair_items(self, fields: JsonObject, additional: Any) -> None:
         """Give each array `items` that are one schema; a list of schemas is a tuple."""
@@ -367,6 +381,18 @@ _READERS: Mapping[str, _Reader] = {
     "dependentRequired": _read_names,
 }
 """Keyword of JSON Schema 2020-12 → a function that returns its value, or `_NO_SCHEMA`."""
+
+
+_NOT_PLAIN = re.compile(r"\(\?<?[=!]|\\[pP]\{")  # lookaround, classes of Unicode
+
+
+def _is_plain(pattern: str) -> bool:
+    """Return whether a regular expression is one that all validators know."""
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return _NOT_PLAIN.search(pattern) is None
 
 
 def _shorten(value: Any) -> str:

@@ -169,7 +169,10 @@ class _Restriction:
 
     @staticmethod
     def _restrict_values(fields: JsonObject, dropped: JsonObject) -> None:
-        """Keep the values of texts only; `null` among them is a type."""
+        """Keep the values of texts only; `null` among them is a type, and no text is refused.
+
+        https://github.com/sbroenne/mcp-server-excel/issues/607
+        """
         values = fields.get("enum")
         if not isinstance(values, list):
             return
@@ -182,8 +185,13 @@ class _Restriction:
             del fields["enum"]
             fields["type"] = "null"
             return
+        if "" in texts:
+            dropped["enum"] = values
+            texts = [one for one in texts if one]
         fields["enum"] = texts
-        fields["type"] = "string" if len(texts) == len(values) else ["string", "null"]
+        if not texts:
+            del fields["enum"]
+        fields["type"] = ["string", "null"] if None in values else "string"
 
     def _split(self, fields: JsonObject) -> JsonObject:
         """Write alternatives with nothing beside them, and several types as alternatives."""

@@ -42,6 +42,8 @@ def find_openai_fault(tools: "Sequence[Tool]") -> str | None:
             is_array = "array" in (kinds if isinstance(kinds, list) else [kinds])
             if is_array and not isinstance(node.get("items"), dict):
                 return f"{where}: array schema missing items."
+            if re.search(r"\(\?<?[=!]|\\p", node.get("pattern", "")):  # cline/cline#14019
+                return f"{where}: {node['pattern']!r} is not a 'regex'."
         if fault := _find_invalid(schema):
             return f"{where}: {fault}"
     return None
@@ -90,6 +92,8 @@ def _find_gemini_fault(node: Mapping[str, Any]) -> str | None:
         return f"Unknown name {sorted(unknown)}: Cannot find field."
     if not all(isinstance(one, str) for one in node.get("enum", ())):
         return "enum: only allowed for STRING type"
+    if "" in node.get("enum", ()):  # sbroenne/mcp-server-excel#607
+        return "enum[0]: cannot be empty"
     if "anyOf" in node and {*node} - {"anyOf", "title", "description"}:
         return "When using any_of, it must be the only field set."
     if {*node.get("required", ())} - {*node.get("properties", ())}:

@@ -119,7 +119,7 @@ async def stream_response(
     reader: JSONReader | None = None
     for warning in warnings:
         yield warning
-    is_answered = False
+    is_answered, waited = False, 0.0
     limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
     try:
         for attempt in count():
@@ -161,11 +161,12 @@ async def stream_response(
                     return
             wait = (isinstance(error, RateLimited) and error.retry_after) or backoff(attempt)
             once = isinstance(error, InvalidAnswer) and attempt > 0
-            is_final = limit.has_event or once or attempt >= request.max_retries or wait > MAX_WAIT
-            if is_final or not error.retryable:
+            is_final = limit.has_event or once or attempt >= request.max_retries
+            if is_final or waited + wait > MAX_WAIT or not error.retryable:
                 raise error
             span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
             await limit.within_deadline(asyncio.sleep(wait))
+            waited += wait
     except CopilotError as error:
         if health is not None:
             health.record_failure(error)

@@ -151,7 +151,7 @@ class Upstream:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Response:
         """Return the response once its headers have arrived. Retries transient errors."""
-        attempt = 0
+        attempt, waited = 0, 0.0
         while True:
             wait: float | None = None
             try:
@@ -170,11 +170,11 @@ class Upstream:
                     if self._find_delay is not None:
                         response = await _buffer_error(response)
                     wait = self._plan_retry(response, attempt)
-                if wait is None or wait > MAX_WAIT:
+                if wait is None or waited + wait > MAX_WAIT:
                     return response
                 response.close()
             await asyncio.sleep(wait)
-            attempt += 1
+            attempt, waited = attempt + 1, waited + wait
 
     def _plan_retry(self, response: Response, attempt: int) -> float | None:
         """Return the seconds until a request is repeated, None if its response is final."""

@@ -144,7 +144,7 @@ RETRYABLE_STATUSES = frozenset({408, 409, 429, 499})
 
 
 MAX_WAIT = 30.0
-"""The longest `Retry-After` that is waited for, in seconds."""
+"""The longest time that the retries of a request wait in all, in seconds."""
 
 
 def is_retryable(status: int, headers: Mapping[str, str]) -> bool:

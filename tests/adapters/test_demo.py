@@ -446,6 +446,11 @@ async def test_passages_that_share_no_word_with_the_question_are_not_quoted():
     assert "I have no rule for that" in await quote("Why is the sky blue?", *SHELF)
 
 
+async def test_what_the_page_suggests_is_done_whatever_was_retrieved():
+    passage = Passage(id="r.C.1", title="Contract", text="It is a long story.")
+    assert "Once there was a token" in await quote("Tell me a long story", passage)
+
+
 async def test_a_long_description_of_an_action_does_not_make_every_sentence_a_call():
     action = Action(
         name="query_by_pattern", description="Query it.\n\nWHEN TO USE: For library questions."

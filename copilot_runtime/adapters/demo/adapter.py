@@ -192,7 +192,7 @@ def _chat(
         yield _call(call)
     elif matches := match_actions(text, actions, by_name=True):
         yield from _call_matches(matches)
-    elif quotes := quote_passages(text, request.passages):
+    elif text not in _ALWAYS and (quotes := quote_passages(text, request.passages)):
         yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
     elif parts := _apply_rules(set(split_words(text)), actions):
         yield from parts

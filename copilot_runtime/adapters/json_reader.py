@@ -1,5 +1,6 @@
 """Translates the JSON payloads of a response into events: the base of the readers of all APIs."""
 
+import re
 from abc import ABC, abstractmethod
 
 from copilot_runtime.adapters.assembly import Assembly
@@ -8,7 +9,7 @@ from copilot_runtime.adapters.errors import (
     read_stream_error,
 )
 from copilot_runtime.adapters.invalid_answers import find_empty_answer
-from copilot_runtime.adapters.provider_errors import find_error
+from copilot_runtime.adapters.provider_errors import find_error, read_error_message
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event
 from copilot_runtime.base.errors import CopilotError, InvalidAnswer
@@ -19,6 +20,11 @@ from copilot_runtime.telemetry.span import Span
 
 _DONE = b"[DONE]"
 """The last payload of OpenAI, and of many gateways whatever provider is behind them."""
+
+_ERROR_WORDS = re.compile(
+    rb"error|fail|exceed|time-?d? ?out|limit|unavailable|overload|quota|balance|credit|denied",
+    re.IGNORECASE,
+)
 
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -54,10 +60,26 @@ class JSONReader(ABC):
                 try:
                     self._take(loads(payload, mark_halves))
                 except _MALFORMED as error:
-                    raise self._service.payload_error(payload) from error
+                    if (failure := self._find_failure(payload)) is not None:
+                        raise failure from error
         except CopilotError as error:
             self.failure = error
         return events
+
+    def _find_failure(self, payload: bytes) -> CopilotError | None:
+        """Return the error for a payload that cannot be read; `None` for a sign of life.
+
+        Gateways send `: keepalive` or `null` as data, and words in place of an error.
+        """
+        words = payload.strip()
+        if words.startswith(b":") or words.lower() == b"ping":
+            return None
+        says_error = not words.startswith((b"{", b"<")) and _ERROR_WORDS.search(words)
+        if not says_error and (words == b"null" or words.startswith(b'"')):
+            return None
+        if says_error:
+            return read_stream_error(self._service, {"message": read_error_message(words)})
+        return self._service.payload_error(payload)
 
     def feed(self, data: JsonObject) -> list[Event]:
         """Return the events of one payload that an SDK has decoded, or raise its error."""

@@ -44,6 +44,8 @@ def find_error(value: Any) -> Any:
             return error
     if errors := as_list(fields.get("errors")):  # Cloudflare
         return errors
+    if fields.get("error_message") and not fields.get("choices"):  # DeepInfra
+        return fields
     if base := get_object(fields, "base_resp"):  # MiniMax, with every answer
         return base if base.get("status_code") else None
     is_bare = "type" not in fields or "code" in fields or str(fields["type"]).endswith("error")
@@ -83,6 +85,7 @@ _CODES = (
     "code",
     "errorCode",
     "error_code",
+    "error_type",
     "type",
     "__type",
 )

@@ -255,7 +255,7 @@ def _find_error(
         return None
     if not frames.is_event_stream:
         return service.body_error(frames.other_text)
-    return NetworkError(
+    return find_body_error(service, frames.other_text) or NetworkError(
         f"{service.name} API error: Premature close",
         kind=f"{service.name}Error",
         hint="The answer ended before the model had finished.",

@@ -18,13 +18,16 @@ MAX_DEPTH = 254
 def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
     """Decode JSON; an escaped lone surrogate becomes U+FFFD.
 
-    With `mark`, a value with lone surrogates is what `mark` returns for it, such as `mark_halves`.
+    With `mark`, a value with lone surrogates is what `mark` returns for it, such as `mark_halves`;
+    bytes that are no UTF-8 are lone surrogates, too (PEP 383).
     Raises `ValueError` for invalid JSON, and for values nested more than 254 levels deep, which
     could not be encoded again.
     """
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
+        if mark is not None and (found := _decode_bytes(data, mark)) is not None:
+            return found
         if b"\\u" not in data:
             raise
         value = orjson.loads(_ESCAPES.sub(_replace_escaped_surrogates, data))
@@ -35,6 +38,15 @@ def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
     return value
 
 
+def _decode_bytes(data: bytes, mark: Callable[[Any], Any]) -> Any:
+    """Return the value of JSON with bytes that are no UTF-8; `None` if all are."""
+    text = data.decode(errors="surrogateescape")
+    if find_surrogate(text) is None:
+        return None
+    loads(text.encode(errors="replace"))
+    return mark(json.loads(text))
+
+
 def _check_depth(value: Any) -> None:
     try:
         orjson.dumps(value)  # in half the time that counting the brackets takes
@@ -43,7 +55,11 @@ def _check_depth(value: Any) -> None:
 
 
 def replace_escaped_halves(data: bytes) -> bytes:
-    """Return JSON, or lines that contain JSON, with U+FFFD for each escaped lone surrogate."""
+    """Return JSON, or lines of it, with U+FFFD for escaped lone surrogates and invalid bytes."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode(errors="replace").encode()
     if b"\\ud" not in data and b"\\uD" not in data:
         return data
     try:
@@ -107,7 +123,7 @@ def replace_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        text = _PAIR.sub(_join_pair, text)
+        text = _BYTES.sub(_join_bytes, _PAIR.sub(_join_pair, text))
         return _LONE.sub(lambda found: "\ufffd" * len(found[0]), text)
     return text
 
@@ -163,6 +179,25 @@ find_surrogate = re.compile("[\ud800-\udfff]").search
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _LONE = re.compile("[\ud800-\udfff]+")  # a codec error handler would be 100 times slower
+
+
+_BYTES = re.compile("[\udc80-\udcff]+")
+"""Bytes that were no UTF-8 (PEP 383)."""
+
+_BEGINNING = re.compile(
+    "(?:[\ud800-\udbff]|[\udcc2-\udcdf]|[\udce0-\udcef][\udc80-\udcbf]?"
+    "|[\udcf0-\udcf4][\udc80-\udcbf]{0,2})\\Z"
+)
+
+
+def split_beginning(text: str) -> tuple[str, str]:
+    """Return a text without the beginning of a character at its end, and that beginning."""
+    found = _BEGINNING.search(text, max(0, len(text) - 3))
+    return (text, "") if found is None else (text[: found.start()], found[0])
+
+
+def _join_bytes(found: re.Match[str]) -> str:
+    return found[0].encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _join_pair(found: re.Match[str]) -> str:

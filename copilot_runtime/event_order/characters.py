@@ -20,7 +20,12 @@ from copilot_runtime.api.events import (
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.base.jsontext import find_surrogate, get_raw_text, replace_surrogates
+from copilot_runtime.base.jsontext import (
+    find_surrogate,
+    get_raw_text,
+    replace_surrogates,
+    split_beginning,
+)
 
 TEXTS = frozenset(
     {TextMessageContent, ReasoningContent, ActionExecutionArgs, ActionExecutionResult}
@@ -75,8 +80,9 @@ class CharacterJoiner:
         if is_whole and not self.halves:
             return [event]
         text = self.halves.pop((kind, id), "") + get_raw_text(piece)
-        if "\ud800" <= text[-1:] <= "\udbff":
-            self.halves[kind, id], text = text[-1:], text[:-1]
+        text, beginning = split_beginning(text)
+        if beginning:
+            self.halves[kind, id] = beginning
         return [_build_chunk(kind, id, replace_surrogates(text))] if text or not piece else []
 
     def _release(self, kind: type[_Chunk], id: str) -> list[Event]:

@@ -27,7 +27,7 @@ class SSEDecoder:
     def __init__(self, limit: int = MAX_EVENT_SIZE) -> None:
         self.is_event_stream = False
         self.other_text = b""
-        """The first line of a text that is no event stream, at most 1,000 bytes of it."""
+        """The first line of a text that is no event stream, or what stands between events."""
         self._limit = limit
         self._rest: list[bytes] = []  # an incomplete line
         self._data: list[bytes] = []  # the lines of an incomplete event
@@ -132,6 +132,8 @@ class SSEDecoder:
                 self.is_event_stream = True
             elif not self.is_event_stream:
                 self.other_text = self.other_text or line[:1000]
+            elif len(self.other_text) < 1000:  # such as an error behind the last event
+                self.other_text += line[:1000] + b"\n"
 
     def _flush_event(self, events: list[bytes]) -> None:
         if self._data:

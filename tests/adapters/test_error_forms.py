@@ -109,6 +109,30 @@ FORMS: dict[str, tuple[str, list[Step], type[CopilotError], int, str]] = {
         429,
         "OpenAI API error: Rate limit reached. Please try again in 7m12.5s.",
     ),
+    "DeepInfra, beside no choices": (
+        "openai",
+        streamed(
+            text("Well,"),
+            data({"object": "chat.completion.chunk", "choices": None, "error_message": "Died."}),
+        ),
+        NetworkError,
+        500,
+        "OpenAI API error: Died.",
+    ),
+    "words in place of JSON": (
+        "openai",
+        streamed(text("Well,"), data("[ERROR] rate limit exceeded")),
+        RateLimited,
+        429,
+        "OpenAI API error: [ERROR] rate limit exceeded",
+    ),
+    "behind the last event, in one piece with it": (
+        "openai",
+        streamed(text("Well,") + b'{\n"error": {"message": "Overloaded.", "code": 503}}'),
+        NetworkError,
+        503,
+        "OpenAI API error: Overloaded.",
+    ),
     "the name of a status beside the words": (
         "openai",
         [whole({"statusCode": 429, "error": "Too Many Requests", "message": "Retry in 1 minute"})],

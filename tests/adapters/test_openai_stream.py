@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.api import ChatRequest
+from copilot_runtime.api import ChatRequest, Parameters
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -24,7 +24,7 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.messages import TextMessage
-from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to, called, here, said
+from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to, called, here, said, text_in
 from tests.adapters.provider import (
     DONE,
     END,
@@ -394,6 +394,33 @@ async def test_blanks_before_an_answer_that_is_no_stream_are_signs_of_life(
         await asyncio.sleep(0)
     answered.set()
     assert await asking == said("Hi")
+
+
+@in_one_test("sign", [": keepalive", "ping", "null", '""'])
+async def test_signs_of_life_that_are_sent_as_data_end_no_answer(
+    provider: Provider, adapter: OpenAIAdapter, sign: str
+):
+    alive = f"data: {sign}\n\n".encode()
+    provider.answer(streamed(alive, text("H"), alive, text("i"), finish(), DONE))
+    assert text_in(await answer_to(adapter)) == "Hi"
+
+
+@in_one_test(
+    "last",
+    [
+        finish("tool_calls").replace(b'"finish', b'"native_finish_reason": "MAX_TOKENS", "finish'),
+        chunk({}, finish="tool_calls", usage={"completion_tokens": 16}),
+    ],
+    ids=["OpenRouter", "vLLM"],
+)
+async def test_a_call_is_cut_off_where_only_the_provider_or_the_tokens_say_so(
+    provider: Provider, adapter: OpenAIAdapter, last: bytes
+):
+    start = chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "wipe"}}]})
+    provider.answer(streamed(start, last, DONE))
+    asked = ChatRequest(messages=[HELLO], actions=ACTIONS, parameters=Parameters(max_tokens=16))
+    kinds = [type(event) for event in await answer_to(adapter, asked)]
+    assert (ActionExecutionStart in kinds, ActionExecutionEnd in kinds) == (True, False)
 
 
 @in_one_test(

@@ -101,6 +101,8 @@ def count_bytes(data: str) -> int:
 def measure_image(data: str, mime_type: str) -> tuple[int, int] | None:
     """Return the width and the height of an image in pixels, or `None` if they are unknown."""
     head = _decode(data, _JPEG_HEAD if mime_type == "image/jpeg" else _HEAD)
+    if _detect(head) != mime_type:
+        return None
     try:
         match mime_type:
             case "image/png":

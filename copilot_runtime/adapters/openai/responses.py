@@ -323,6 +323,7 @@ class ResponseEventReader(JSONReader):
         reason = details.get("reason") or "incomplete"
         if reason == "content_filter":
             raise self._service.content_filter_error()
+        self._take_items(event["response"])
         self._finish(event["response"], _STOPS.get(reason, reason))
 
     def _finish(self, response: JsonObject, reason: str) -> None:

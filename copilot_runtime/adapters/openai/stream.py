@@ -191,9 +191,27 @@ class CompletionReader(JSONReader):
             for word in (reason, native_reason or ""):
                 if (error := find_misspelt_answer(self._service, word)) is not None:
                     raise error
+            if native_reason and map_stop_reason(native_reason) == "length":
+                stop = "length"
         self.finished = True
         self._stop = "refusal" if self._refused else stop
-        self._end_answer()  # some send more chunks after the finish reason
+        if not self._awaits_usage():
+            super()._end_answer()  # some send more chunks after the finish reason
+
+    def _awaits_usage(self) -> bool:
+        """Return whether only the counts of tokens will say if the calls are whole.
+
+        vLLM ends a call that its limit has cut off with `tool_calls`:
+        https://github.com/vllm-project/vllm/issues/53269
+        """
+        return self._stop == "tool_calls" and self._request.parameters.max_tokens is not None
+
+    def _end_answer(self) -> None:
+        if self._awaits_usage():
+            written = as_count(as_object(self._usage).get("completion_tokens"))
+            if written >= (self._request.parameters.max_tokens or 0):
+                self._stop = "length"
+        super()._end_answer()
 
     def _take_aside(self, chunk: JsonObject) -> None:
         """Read a chunk without content: errors, token counts, Azure's filter results."""

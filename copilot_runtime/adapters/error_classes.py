@@ -114,8 +114,10 @@ ERROR_CLASSES: Sequence[ErrorClass] = (
         is_retried=False,
         overridden={*range(400, 600)} - {401, 403, 429},
         phrases=_phrases(
-            rf"(does|do)(n't| not) support (the use of )?{_TOOLS}\b(?![_ -]?choice)(?! (of|with) )",
+            rf"(does|do)(n't| not) support (the use of |the |parameters?: \[?['\"]?)?{_TOOLS}\b"
+            r"(?![_ -]?choice)(?! (of|with) )",
             rf"(?<!parallel )\b{_TOOLS}['\"`]? (is|are) not (supported|enabled|available)",
+            rf"cannot use {_TOOLS}|(?<!parallel )\b{_TOOLS} not supported",
             r"no endpoints found that support tool use",  # OpenRouter
             r"requires --enable-auto-tool-choice",  # vLLM
             r"tools param requires --jinja",  # llama.cpp

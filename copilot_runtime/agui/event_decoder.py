@@ -85,6 +85,7 @@ class EventDecoder:
         self._is_strict = False
         self._open_calls: set[str] = set()
         self._logged: set[str] = set()
+        self._has_text = self._lacks_text = False
         self._broken_activities: set[str] = set()  # those already logged
         self._events: list[Event] = []
 
@@ -147,7 +148,9 @@ class EventDecoder:
         may_be_needed = kind.startswith(_NEEDED) if isinstance(kind, str) else self._open_calls
         if self._is_strict or may_be_needed:
             self._fail(reason, payload)
-        elif str(kind) not in self._logged:
+            return
+        self._lacks_text = self._lacks_text or str(kind).startswith("TEXT_MESSAGE")
+        if str(kind) not in self._logged:
             self._logged.add(str(kind))
             logger.warning("Agent %r: what cannot be read is left out. %.500s", self._agent, reason)
 
@@ -198,6 +201,9 @@ class EventDecoder:
                 ]
 
     def _finish(self) -> None:
+        if self._lacks_text and not self._has_text:
+            self._fail("No text of its answer has a messageId.", dumps(self._end))
+            return
         try:
             self._events += decode_run_end(self._end)
             self.failure = decode_cancellation(self._end)
@@ -210,6 +216,7 @@ class EventDecoder:
             self._end_thoughts()
         if read := PLAIN_DECODERS.get(kind):
             if (plain := read(event, kind)) is not None:
+                self._has_text = self._has_text or type(plain) is TextMessageStart
                 self._events.append(plain)
             return
         match kind:

@@ -22,6 +22,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
 )
 from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import (
     optional_text,
     require_list,
@@ -170,10 +171,15 @@ def _decode_call(fields: dict[str, Any], parent: str, where: str) -> ActionExecu
     if "args" not in fields or "function" in fields:
         place, key = f"{where}.function", "arguments"
         function = require_object(fields.get("function"), place)
+    arguments = function.get(key)
     return ActionExecutionMessage(
         id=require_text(fields, "id", where),
         name=require_text(function, "name", place),
-        arguments=require_text(function, key, place),
+        arguments=(
+            dumps(arguments).decode()
+            if isinstance(arguments, dict)  # some agents do not encode them
+            else require_text(function, key, place)
+        ),
         parent_id=parent,
         extra=_decode_extra(fields, where),
     )

@@ -48,6 +48,9 @@ def decode_run_end(event: JsonObject) -> Iterator[Event]:
     """Yield the events of a RUN_FINISHED. Raises `Misuse` for one that is malformed."""
     yield from decode_usage(event)
     if (outcome := event.get("outcome")) is not None:
+        if isinstance(outcome, str):  # as in the draft of interrupts
+            first = [event["interrupt"]] if event.get("interrupt") else []
+            outcome = {"type": outcome, "interrupts": first}
         outcome = require_object(outcome, "RUN_FINISHED.outcome")
         if outcome.get("type") == "interrupt":
             where = "RUN_FINISHED.outcome.interrupts"

@@ -41,18 +41,23 @@ _Start = (
 
 
 def fold_messages(events: Iterable[Event]) -> list[Message]:
-    """Return the messages in the order of their start; an incomplete one has its text so far."""
+    """Return the messages in the order of their start; an incomplete one has its text so far.
+
+    A text or thought whose id begins again goes on, as on the page: calls stood between its parts.
+    """
     begun: list[tuple[_Start, list[str]]] = []
     growing: dict[str, list[str]] = {}
     signatures: dict[str, str] = {}
+    parts: dict[tuple[type[Event], str], list[str]] = {}
     for event in events:
         match event:
-            case (
-                TextMessageStart(message_id=key)
-                | ActionExecutionStart(call_id=key)
-                | ReasoningStart(message_id=key)
-            ):
-                growing[key] = []  # an id used again begins a new message
+            case TextMessageStart(message_id=key) | ReasoningStart(message_id=key):
+                if (type(event), key) not in parts:
+                    parts[type(event), key] = []
+                    begun.append((event, parts[type(event), key]))
+                growing[key] = parts[type(event), key]
+            case ActionExecutionStart(call_id=key):
+                growing[key] = []
                 begun.append((event, growing[key]))
             case TextMessageContent(message_id=key, content=piece):
                 growing.get(key, []).append(piece)

@@ -202,10 +202,15 @@ async def test_steps_custom_and_raw_events_are_passed_on(provider: Provider, age
     ]
 
 
+CALL_WITH_OBJECT = {"id": "c", "function": {"name": "f", "arguments": {"q": 1}}}
+"""Some agents do not encode arguments."""
+
+
 async def test_a_snapshot_of_messages_is_read(provider: Provider, agent: AguiAgent):
     messages = [
         {"id": "u", "role": "user", "content": "Hi"},
         {"id": "s", "role": "assistant", "content": "from snapshot"},
+        {"id": "t", "role": "assistant", "toolCalls": [CALL_WITH_OBJECT]},
     ]
     provider.answer(whole_run({"type": "MESSAGES_SNAPSHOT", "messages": messages}))
     assert await heard(agent) == [
@@ -213,6 +218,7 @@ async def test_a_snapshot_of_messages_is_read(provider: Provider, agent: AguiAge
             messages=[
                 TextMessage(id="u", role="user", content="Hi"),
                 TextMessage(id="s", role="assistant", content="from snapshot"),
+                ActionExecutionMessage(id="c", name="f", arguments='{"q":1}', parent_id="t"),
             ]
         )
     ]
@@ -370,6 +376,23 @@ async def test_a_run_that_waits_for_a_person_ends_with_its_questions(
             metadata={"a": 1},
         ),
     ]
+
+
+@in_one_test(
+    ("end", "found"),
+    [
+        ({"outcome": "success"}, []),
+        (
+            {"outcome": "interrupt", "interrupt": {"id": "i"}},
+            [Interrupt(interrupt_id="i", value={"id": "i"})],
+        ),
+    ],
+)
+async def test_an_outcome_may_be_a_word_as_in_the_draft(
+    provider: Provider, agent: AguiAgent, end: dict[str, Any], found: list[Any]
+):
+    provider.answer(cut_short(STARTED, *text("m", "done"), {**FINISHED, **end}))
+    assert await heard(agent) == [*said("m", "done"), *found]
 
 
 async def test_a_run_may_end_with_a_result_and_what_it_cost(provider: Provider, agent: AguiAgent):

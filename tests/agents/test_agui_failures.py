@@ -280,6 +280,15 @@ async def test_an_event_that_cannot_be_read_is_left_out_and_named_once(
     assert caplog.messages == [f"Agent 'weather': what cannot be read is left out. {reason}"]
 
 
+async def test_an_answer_of_which_no_text_can_be_read_is_an_error(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer(whole_run(*({**event, "messageId": None} for event in text("m", "lost"))))
+    _, error = await heard_until_error(agent)
+    assert isinstance(error, IncompleteStream)
+    assert "No text of its answer has a messageId." in error.message
+
+
 async def test_a_snapshot_loses_the_message_that_cannot_be_read(
     provider: Provider, agent: AguiAgent
 ):

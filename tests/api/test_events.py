@@ -148,13 +148,11 @@ def test_a_message_cut_off_is_kept_as_far_as_it_came() -> None:
     ]
 
 
-def test_an_id_used_again_begins_another_message() -> None:
-    events = [*say("one", id="m"), *say("two", id="m")]
+def test_a_text_whose_id_begins_again_goes_on_as_on_the_page() -> None:
+    events = [*say("I look. ", id="m"), *call("look"), *say("Noon.", id="m")]
 
-    assert [message.content for message in fold_messages(events) if message.type == "text"] == [
-        "one",
-        "two",
-    ]
+    texts = [message.content for message in fold_messages(events) if message.type == "text"]
+    assert texts == ["I look. Noon."]
 
 
 @in_one_test(

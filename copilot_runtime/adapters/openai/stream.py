@@ -209,7 +209,7 @@ class CompletionReader(JSONReader):
     def _end_answer(self) -> None:
         if self._awaits_usage():
             written = as_count(as_object(self._usage).get("completion_tokens"))
-            if written >= (self._request.parameters.max_tokens or 0):
+            if written is not None and written >= (self._request.parameters.max_tokens or 0):
                 self._stop = "length"
         super()._end_answer()
 

@@ -39,7 +39,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel, Field, ValidationError
 
-from copilot_runtime.base.jsonvalue import JsonObject, as_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, to_text
 from copilot_runtime.extensions.mcp.client.event_stream import LargeResults
 
 Report = Callable[[str, bool], None]
@@ -130,6 +130,10 @@ def read_result(method: str, result: JsonObject, report: Report) -> Result:
     """
     kind = RESULTS[method]
     fields = {name: value for name, value in result.items() if value is not None}
+    if method == _CALL and "content" not in fields and "toolResult" in fields:
+        # the form of MCP 2024-10-07
+        first = fields.pop("toolResult")
+        fields["content"] = as_object(first).get("content", to_text(first))
     items = fields.get(kind.items, [] if method == _CALL else None)
     if items is None:
         raise RuntimeError(f"The result of {method} has no {kind.items}.")

@@ -307,7 +307,13 @@ class Session:
         cursor: str | None = None
         cursors: set[str | None] = set()
         for _ in range(MAX_PAGES):
-            page = await client.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            try:
+                page = await client.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            except (MCPError, RuntimeError, ValidationError) as error:
+                if not tools:
+                    raise
+                self._report("tools/list", f"its list of tools breaks off: {error!s:.200}")
+                return [*tools.values()]
             begins_again = page.next_cursor in cursors
             for tool in page.tools:
                 if tool.name in tools:
@@ -479,8 +485,11 @@ class Client(ClientSession):
         """
         try:
             await self.initialize()
-        except (MCPError, ValidationError):
-            await self.discover()
+        except (MCPError, ValidationError) as error:
+            try:
+                await self.discover()
+            except (MCPError, ValidationError):
+                raise error from None  # it says why the server refused
 
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
         """Accept every result.

@@ -124,6 +124,18 @@ async def test_pages_that_begin_again_are_read_once(
     assert "second tool" not in caplog.text
 
 
+async def test_a_list_that_breaks_off_has_the_tools_before(
+    rogue: Rogue, ask: Ask, caplog: pytest.LogCaptureFixture
+) -> None:
+    def page(params: Query) -> Query:
+        return {} if "cursor" in params else {"tools": [tool("look")], "nextCursor": "2"}
+
+    rogue.answers["tools/list"] = page
+
+    assert [*await ask(McpServer(rogue.url)).actions()] == ["look"]
+    assert "its list of tools breaks off" in caplog.text
+
+
 async def test_health_names_what_is_left_out_of_the_operators_servers_and_of_no_other(
     rogue: Rogue,
 ) -> None:
@@ -166,6 +178,8 @@ NO_PICTURE = "[Here a block of the type 'image' was left out: "
         ({"content": "a"}, "a"),
         ({"content": text("a")}, "a"),
         ({"content": None}, ""),
+        ({"toolResult": "first form"}, "first form"),
+        ({"toolResult": {"content": [text("a")]}}, "a"),
         ({}, ""),
         ({"structuredContent": {"x": 1}}, {"x": 1}),
         ({"structuredContent": [1, 2]}, [1, 2]),

@@ -98,8 +98,8 @@ class AguiAgent(Agent):
         if not self._actions:
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
+        loop, deadline = asyncio.get_running_loop(), 0.0
         before: str | None = None
-        deadline: float | None = None
         try:
             reply = await self._send(run, state)
             try:
@@ -108,9 +108,11 @@ class AguiAgent(Agent):
                 before = "the run ended"
                 blocks = aiter(reply)
                 while not incoming.ended:
-                    block = await (
-                        anext(blocks, None) if deadline is None else _read_late(blocks, deadline)
-                    )
+                    if incoming.finished:
+                        deadline = deadline or loop.time() + _NEXT_RUN_TIMEOUT
+                        block = await _read_late(blocks, deadline)
+                    else:
+                        block, deadline = await anext(blocks, None), 0.0
                     if block is None:
                         for event in incoming.read(frames.finish()):
                             yield event
@@ -125,10 +127,6 @@ class AguiAgent(Agent):
                     if not incoming.ended:
                         for event in incoming.read(payloads):
                             yield event
-                    if not incoming.finished:
-                        deadline = None
-                    elif deadline is None:
-                        deadline = asyncio.get_running_loop().time() + _NEXT_RUN_TIMEOUT
                 if incoming.ended:
                     # an agent that sends invalid events is disconnected, so that it stops
                     reply.finished = not isinstance(incoming.failure, IncompleteStream)

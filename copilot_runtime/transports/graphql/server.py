@@ -96,8 +96,9 @@ class GraphQLServer:
                 await response.json(format_errors(document.errors, code), 400)
                 return
             work = self._execute(sent, document, operation, context, response)
-            response.sends_events = operation.kind is OperationType.SUBSCRIPTION
-            gone = None if response.sends_events else context.stop_runs  # a followed run goes on
+            gone = context.stop_runs
+            if operation.kind is OperationType.SUBSCRIPTION:  # a followed run goes on
+                response.sends_events, gone = True, None
             await run_until_disconnect(work, request.receive, gone)
         except BadRequest as error:
             await response.refuse(error)

@@ -305,11 +305,8 @@ _MOST_VALUES = 100_000
 
 def weigh_span(span: Span) -> int:
     """Return the approximate memory size of a span's values, in bytes."""
-    size = len(span.name) + len(span.message) + _weigh(span.attributes)
-    if span.content:
-        size += _weigh(span.content)
-    if span.resource:
-        size += _weigh(span.resource)
+    values = {"attributes": span.attributes, "content": span.content, "resource": span.resource}
+    size = len(span.name) + len(span.message) + _weigh(values)
     for event in span.events:
         size += _weigh(event.attributes)
     for link in span.links:

@@ -8,8 +8,7 @@ connection when the events are no longer read.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from functools import partial
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -32,7 +31,7 @@ from copilot_runtime.http.client import ERROR_BODY_TIMEOUT
 from copilot_runtime.http.errors import MAX_WAIT, backoff, parse_retry_after
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.span import NO_SPAN, Span
+from copilot_runtime.telemetry.span import Span
 
 _NO_STREAM = (b"{", b"[", b"<")
 """First bytes of a body without events: the JSON of a proxy that does not stream, an error that
@@ -97,10 +96,10 @@ class ProviderRequest(NamedTuple):
 async def stream_response(
     prepare: Callable[[], Awaitable[tuple[ProviderRequest, Sequence[Event]]]],
     *,
-    first_token_timeout: float | None = None,
-    span: Span = NO_SPAN,
-    health: ProviderHealth | None = None,
-    leave_out: Callable[[CopilotError], bool] = lambda _: False,
+    first_token_timeout: float | None,
+    span: Span,
+    health: ProviderHealth,
+    leave_out: Callable[[CopilotError], bool],
 ) -> Events:
     """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
@@ -113,88 +112,79 @@ async def stream_response(
     Raises the error of the response's status or body, `RunStalled` at a timeout, `NetworkError`
     for a response that ended too early, and `InvalidAnswer` for one without content.
     """
-    request, warnings = await prepare()
-    if span.is_recording and (parameters := describe_body(request.content)):
-        span.set_attributes(parameters)
-    reader: JSONReader | None = None
-    for warning in warnings:
-        yield warning
-    is_answered, waited = False, 0.0
-    limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
-    try:
-        for attempt in count():
-            reader, frames = request.new_reader()
-            error: CopilotError | None = None
-            async with limit.enter(request.exchange) as response:
-                if not 200 <= response.status < 300:
-                    error = await _read_error(response, request.service)
-                    if not isinstance(error, InvalidAnswer):  # the client has repeated others
-                        raise error
-                else:
-                    reading = _read_events(request, response, limit, reader, frames)
-                    try:
-                        async for events in reading:
-                            for event in events:
-                                if not is_answered:
-                                    limit.has_event = True
-                                    is_answered = type(event) in CONTENT
-                                yield event
-                    except NetworkError as broken:
-                        if not reader.finished:  # else the response is complete, whatever follows
-                            error = find_body_error(request.service, frames.other_text) or broken
-                    finally:
-                        await reading.aclose()
-                    response.finished = reader.done
-            error = error or _find_error(reader, frames, request.service, response.headers)
-            if error is None:
-                ending = reader.end()
-                is_answered = is_answered or not CONTENT.isdisjoint(map(type, ending))
-                error = None if is_answered else reader.find_emptiness()
-                for event in ending:
-                    if isinstance(event, Usage):
-                        request.on_usage(event)
-                    if error is None or isinstance(event, Usage):
-                        yield event
+    is_first = True
+    while True:
+        request, warnings = await prepare()
+        if span.is_recording and (parameters := describe_body(request.content)):
+            span.set_attributes(parameters)
+        if is_first:
+            for warning in warnings:
+                yield warning
+        is_first = is_answered = False
+        waited = 0.0
+        reader: JSONReader | None = None
+        limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
+        try:
+            for attempt in count():
+                reader, frames = request.new_reader()
+                error: CopilotError | None = None
+                async with limit.enter(request.exchange) as response:
+                    if not 200 <= response.status < 300:
+                        error = await _read_error(response, request.service)
+                        if not isinstance(error, InvalidAnswer):  # the client has repeated others
+                            raise error
+                    else:
+                        reading = _read_events(request, response, limit, reader, frames)
+                        try:
+                            async for events in reading:
+                                for event in events:
+                                    if not is_answered:
+                                        limit.has_event = True
+                                        is_answered = type(event) in CONTENT
+                                    yield event
+                        except NetworkError as broken:
+                            if not reader.finished:  # else the response is complete
+                                error = find_body_error(request.service, frames.other_text)
+                                error = error or broken
+                        finally:
+                            await reading.aclose()
+                        response.finished = reader.done
+                error = error or _find_error(reader, frames, request.service, response.headers)
                 if error is None:
-                    if health is not None:
+                    ending = reader.end()
+                    is_answered = is_answered or not CONTENT.isdisjoint(map(type, ending))
+                    error = None if is_answered else reader.find_emptiness()
+                    for event in ending:
+                        if isinstance(event, Usage):
+                            request.on_usage(event)
+                        if error is None or isinstance(event, Usage):
+                            yield event
+                    if error is None:
                         health.record_success()
-                    return
-            wait = (isinstance(error, RateLimited) and error.retry_after) or backoff(attempt)
-            once = isinstance(error, InvalidAnswer) and attempt > 0
-            is_final = limit.has_event or once or attempt >= request.max_retries
-            if is_final or waited + wait > MAX_WAIT or not error.retryable:
-                raise error
-            span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
-            await limit.within_deadline(asyncio.sleep(wait))
-            waited += wait
-    except CopilotError as error:
-        if health is not None:
+                        return
+                wait = _find_wait(error, attempt, request.max_retries)
+                if wait is None or waited + wait > MAX_WAIT or limit.has_event:
+                    raise error
+                span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
+                await limit.within_deadline(asyncio.sleep(wait))
+                waited += wait
+        except CopilotError as error:
             health.record_failure(error)
-        if limit.has_event or not leave_out(error):
-            raise
-        span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
-    finally:
-        if span.is_recording and reader is not None:
-            reader.describe(span)
-        request.on_close()
-    again = stream_response(
-        partial(_prepare_silently, prepare),
-        first_token_timeout=first_token_timeout,
-        span=span,
-        health=health,
-        leave_out=leave_out,
-    )
-    async with aclosing(again) as events:
-        async for event in events:
-            yield event
+            if limit.has_event or not leave_out(error):
+                raise
+            span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
+        finally:
+            if span.is_recording and reader is not None:
+                reader.describe(span)
+            request.on_close()
 
 
-async def _prepare_silently(
-    prepare: Callable[[], Awaitable[tuple[ProviderRequest, Sequence[Event]]]],
-) -> tuple[ProviderRequest, Sequence[Event]]:
-    """Prepare a request whose warnings have been yielded before."""
-    request, _ = await prepare()
-    return request, ()
+def _find_wait(error: CopilotError, attempt: int, max_retries: int) -> float | None:
+    """Return the seconds until a request is sent again after an error, or `None` if it is not."""
+    once = isinstance(error, InvalidAnswer) and attempt > 0
+    if once or attempt >= max_retries or not error.retryable:
+        return None
+    return (isinstance(error, RateLimited) and error.retry_after) or backoff(attempt)
 
 
 def encode_body(value: Any) -> bytes:

@@ -137,14 +137,15 @@ class LangChainAdapter(Adapter):
         endpoint = self.endpoint(request)
         origin = name_origin(f"{PROVIDER}.{endpoint.provider}", endpoint.url, name)
         window = await self._window.tokens_for(name, request)
-        chunks = self._call_model(request, window, capabilities, origin)
-        for warning in capabilities.warnings:
-            yield warning
         service = Service(NAME, name, _secret_of(self.model), origin=origin)
         # what a chain or a function does is its own, and may have effects
         is_chat_model = hasattr(self.model, "bind_tools")
         has_event = is_answered = not is_chat_model
         for attempt in count():
+            chunks = self._call_model(request, window, capabilities, origin)
+            if not attempt:
+                for warning in capabilities.warnings:
+                    yield warning
             answer = ChunkReader(request, service)
             try:
                 async with aclosing(
@@ -176,7 +177,6 @@ class LangChainAdapter(Adapter):
                 return
             if has_event or attempt or not is_invalid:
                 raise failure
-            chunks = self._call_model(request, window, capabilities, origin)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return the provider, the model and the URL of a request, as far as they are known."""

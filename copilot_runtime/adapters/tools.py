@@ -7,7 +7,6 @@ first must not be a digit. An action of another name has an alias in requests an
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.run_input import Parameters
@@ -20,20 +19,25 @@ _LONGEST_STEM = 54
 
 
 def select_tools(actions: Sequence[Action]) -> list[JsonObject]:
-    """Return name, description and parameters of the actions that are available to models.
+    """Return name, description and parameters of the actions that are available to models."""
+    return [
+        {
+            "name": encode_tool_name(name),
+            "description": action.description,
+            "parameters": action.parameters,
+        }
+        for name, action in select_available(actions).items()
+    ]
 
-    Of several actions with one name, the first is used.
-    """
-    tools: dict[str, JsonObject] = {}
+
+def select_available(actions: Sequence[Action]) -> Mapping[str, Action]:
+    """Return the actions that are available to models; of several with one name, the first."""
+    available: dict[str, Action] = {}
     for action in actions:
-        hidden = action.available == "remote" and action.in_browser
-        if not (hidden or action.available == "disabled" or action.name in tools):
-            tools[action.name] = {
-                "name": encode_tool_name(action.name),
-                "description": action.description,
-                "parameters": _complete(action.parameters),
-            }
-    return list(tools.values())
+        is_hidden = action.available == "remote" and action.in_browser
+        if not (is_hidden or action.available == "disabled"):
+            available.setdefault(action.name, action)
+    return available
 
 
 def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
@@ -58,10 +62,3 @@ def required_tool(parameters: Parameters) -> str:
             hint="Send forwardedParameters.toolChoiceFunctionName too.",
         )
     return encode_tool_name(parameters.tool_choice_name)
-
-
-def _complete(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema with `properties`, even if they are empty: OpenAI requires the key."""
-    if "properties" in schema or schema.get("type", "object") != "object":
-        return schema
-    return {"type": "object", **schema, "properties": {}}

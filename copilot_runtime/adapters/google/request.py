@@ -215,8 +215,8 @@ def _declarations(actions: Sequence[Action]) -> list[JsonObject]:
     """Return the function declarations of the available actions."""
     declarations: list[JsonObject] = []
     for tool in select_tools(actions):
-        schema = {name: part for name, part in tool.pop("parameters").items() if name != "$schema"}
-        if schema.get("properties") or set(schema) - {"type", "properties", "required"}:
+        schema = tool.pop("parameters")
+        if schema.get("properties") or schema.keys() - {"type", "properties", "required"}:
             tool["parametersJsonSchema"] = schema
         declarations.append(tool)
     return declarations

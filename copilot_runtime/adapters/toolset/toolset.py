@@ -10,8 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import select_available
 from copilot_runtime.adapters.toolset.repair import UnusableSchema
 from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES, ToolRules
 from copilot_runtime.adapters.toolset.schema import ToolSchema, adapt_schema
@@ -34,6 +36,10 @@ _LISTS = 128
 """The lists of actions that stay prepared, and the origins whose tools are reported."""
 _REPORTED = 1_000
 """The warnings that are remembered; a page may make up any number of tools."""
+
+_get_content = attrgetter(
+    *("name", "description", "parameters", "available", "in_browser", "mcp_server", "origin")
+)
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +143,7 @@ class Toolset:
         ]
 
     def _prepare(self, actions: Sequence[Action]) -> PreparedTools:
-        offered = _select(actions)
+        offered = select_available(actions)
         prepared: dict[str, Action] = {}
         keys: dict[str, Mapping[str, str]] = {}
         left_out: dict[str, str] = {}
@@ -194,27 +200,9 @@ class Toolset:
 def _find_key(actions: Sequence[Action]) -> bytes | None:
     """Return the content of a list of actions; `None` if it cannot be written as JSON."""
     try:
-        return encode_body(
-            [
-                (
-                    *(one.name, one.description, one.parameters),
-                    *(one.available, one.in_browser, one.mcp_server, one.origin),
-                )
-                for one in actions
-            ]
-        )
+        return encode_body([*map(_get_content, actions)])
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _select(actions: Sequence[Action]) -> Mapping[str, Action]:
-    """Return the actions that are available to models; of those with one name, the first."""
-    found: dict[str, Action] = {}
-    for action in actions:
-        hidden = action.available == "remote" and action.in_browser
-        if not hidden and action.available != "disabled":
-            found.setdefault(action.name, action)
-    return found
 
 
 def _build(action: Action, schema: ToolSchema, rules: ToolRules) -> Action:

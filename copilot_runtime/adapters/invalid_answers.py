@@ -1,6 +1,6 @@
 """Recognises answers of no use: empty ones, and those that their provider could not parse."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import ActionExecutionStart, Activity, TextMessageContent
@@ -32,19 +32,14 @@ _FAILURE = '{"error":'
 """The beginning of the result of a call that has failed, or was not run."""
 
 
-def is_misspelt(code: Any) -> bool:
-    """Return whether an error code or a stop reason is that of an answer nobody could parse.
-
-    Google's endpoint for OpenAI's API sends another word and a colon before its own.
-    """
-    return isinstance(code, str) and code.rpartition(":")[2].strip().lower() in MISSPELT
-
-
 def find_misspelt_answer(
     service: "Service", stop_reason: str, message: str = ""
 ) -> InvalidAnswer | None:
-    """Return the error for a stop reason of an answer that could not be parsed, else `None`."""
-    if not is_misspelt(stop_reason):
+    """Return the error for a stop reason of an answer that could not be parsed, else `None`.
+
+    Google's endpoint for OpenAI's API sends another word and a colon before its own.
+    """
+    if stop_reason.rpartition(":")[2].strip().lower() not in MISSPELT:
         return None
     return _build_error(service, f"The model stopped with {stop_reason}. {message}".rstrip())
 

@@ -1,4 +1,4 @@
-"""The stop reasons of all providers, for services that pass on those of several."""
+"""The stop reasons of all providers: some services pass on those of others."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ STOP_REASONS: Mapping[str, str] = {
     **dict.fromkeys(("model_context_window_exceeded", "model_length"), "length"),
     **dict.fromkeys(("function_call", "tool_calls", "tool_use"), "tool_calls"),
     **dict.fromkeys(("content_filter", "content_filtered", "safety"), "content_filter"),
-    "pause_turn": "pause",
+    **dict.fromkeys(("continuation", "pause_turn"), "pause"),
     "refusal": "refusal",
 }
 """The stop reasons of all providers, in lower case → those of `Usage`."""

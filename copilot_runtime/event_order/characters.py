@@ -5,7 +5,6 @@ as an escape: https://tc39.es/ecma262/#sec-quotejsonstring. A browser that appen
 them again; UTF-8, stores and models need whole characters.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from copilot_runtime.api.events import (
@@ -66,10 +65,6 @@ class CharacterJoiner:
                 return [*self.flush(), event]
             case _:
                 return [event]
-
-    def feed_all(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events with whole characters."""
-        return [whole for event in events for whole in self.feed(event)]
 
     def flush(self) -> list[Event]:
         """Return a chunk with U+FFFD for each half that is held back: nothing follows it."""

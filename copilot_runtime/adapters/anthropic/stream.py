@@ -12,20 +12,11 @@ import orjson
 from copilot_runtime.adapters.anthropic.request import PROVIDER
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.json_reader import JSONReader
+from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.errors import Refused
 from copilot_runtime.base.jsonvalue import add_counts, as_count, get_object
-
-STOP_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "pause_turn": "pause",
-}
-"""Claude's stop reason → ours. Other reasons remain unchanged."""
 
 _CALL = frozenset({"id", "input", "name", "type"})
 _THOUGHT = frozenset({"thinking", "type"})
@@ -128,7 +119,7 @@ class MessageReader(JSONReader):
         if not reason:
             return
         self.finished = True
-        self._stop = STOP_REASONS.get(reason, reason)
+        self._stop = map_stop_reason(reason)
         self._end_answer()
         if reason == "refusal":
             self._assembly.events.append(self._build_usage())

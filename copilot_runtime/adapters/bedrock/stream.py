@@ -17,6 +17,7 @@ from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
 from copilot_runtime.adapters.json_reader import JSONReader
+from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.errors import NetworkError
@@ -127,16 +128,6 @@ def _opening(header_bytes: bytes) -> tuple[bytes, bool]:
     return (b"{%b:" % orjson.dumps(name) if name else b""), False
 
 
-_STOPS = {
-    "end_turn": "stop",
-    "guardrail_intervened": "content_filter",  # in words that the application has chosen
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-}
-
-
 class ConverseReader(JSONReader):
     """Reads one response of `ConverseStream`."""
 
@@ -237,7 +228,9 @@ class ConverseReader(JSONReader):
         if (error := find_misspelt_answer(self._service, reason)) is not None:
             raise error
         self.finished = True
-        self._stop = _STOPS.get(reason, reason) or None
+        self._stop = map_stop_reason(reason) or None
+        if reason == "guardrail_intervened":  # the answer is in words of the application's own
+            self._stop = "content_filter"
         self._end_answer()
 
 

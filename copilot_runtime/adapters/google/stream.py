@@ -11,12 +11,12 @@ from copilot_runtime.adapters.errors import Service, build_error
 from copilot_runtime.adapters.google.request import SIGNED
 from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
 from copilot_runtime.adapters.json_reader import JSONReader
+from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count
 
-_STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
 _FAILED = {
     *("MISSING_THOUGHT_SIGNATURE", "OTHER"),
     *("NO_IMAGE", "IMAGE_OTHER", "PUP_LIMITED_DISABLED"),
@@ -116,7 +116,7 @@ class GenerationReader(JSONReader):
             about = f"The model stopped with {reason}. {message}".rstrip()
             raise build_error(self._service, about, 502)
         self.finished = True  # the answer ends later: older models give the reason with every chunk
-        stop = _STOPS.get(reason, reason)
+        stop = map_stop_reason(reason)
         self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
 
 

@@ -43,6 +43,7 @@ from copilot_runtime.adapters.openai.request import (
 )
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.provider_errors import find_error
+from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
@@ -184,8 +185,6 @@ def _encode_document(media: Media) -> JsonObject:
     return {"type": "input_file", "filename": filename, "file_data": build_data_url(media)}
 
 
-_STOPS = {"max_output_tokens": "length", "incomplete": "length"}
-
 _MESSAGE = frozenset({"content", "id", "role", "status", "type"})
 _CALL = frozenset({"arguments", "call_id", "id", "name", "output", "status", "type"})
 """The fields of items that are read; others, such as `phase`, are sent back."""
@@ -324,7 +323,7 @@ class ResponseEventReader(JSONReader):
         if reason == "content_filter":
             raise self._service.content_filter_error()
         self._take_items(event["response"])
-        self._finish(event["response"], _STOPS.get(reason, reason))
+        self._finish(event["response"], map_stop_reason(reason))
 
     def _finish(self, response: JsonObject, reason: str) -> None:
         self.finished = self.done = True

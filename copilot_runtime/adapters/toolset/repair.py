@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, as_objects
 
 DEFINITIONS = "#/$defs/"
 """The prefix of references in a repaired schema; the name of the definition follows."""
@@ -104,10 +104,10 @@ class _Repair:
         for name, value in fields.items():
             read = _READERS.get(name)
             found = value if read is None else read(self, value)
-            if found is not _NO_SCHEMA:
-                repaired[name] = found
+            if found is _NO_SCHEMA:
+                self._note(f"{name}: {_shorten(value)}")
             else:
-                self._note(f"{name}: {'null' if value is None else _shorten(value)}")
+                repaired[name] = found
         return repaired
 
     def _note(self, change: str) -> None:
@@ -116,8 +116,7 @@ class _Repair:
     def _repair_reference(self, fields: JsonObject) -> None:
         for name in ("$ref", "$dynamicRef", "$recursiveRef"):
             if name in fields:
-                reference = fields.pop(name)
-                fields["$ref"] = self._refer(reference)
+                fields["$ref"] = self._refer(fields.pop(name))
 
     def _refer(self, reference: Any) -> str:
         """Return the reference to a definition that is made of the target."""
@@ -252,10 +251,10 @@ class _Repair:
         properties = fields.get("properties")
         if isinstance(properties, list):  # an empty array of PHP, or a list of parameters
             self._note("properties as a list")
-            named = [one for one in as_objects(properties) if isinstance(one.get("name"), str)]
             fields["properties"] = {
                 one["name"]: {key: value for key, value in one.items() if key != "name"}
-                for one in named
+                for one in as_objects(properties)
+                if isinstance(one.get("name"), str)
             }
         required: list[Any] = []
         if isinstance(needs := fields.pop("required", None), list):
@@ -284,10 +283,6 @@ class _Repair:
             place = "dependentRequired" if isinstance(needs, list) else "dependentSchemas"
             fields[place] = {**as_object(fields.get(place)), name: needs}
 
-    def read_flag_or_schema(self, value: Any) -> Any:
-        """Read a keyword whose value is often a boolean schema."""
-        return value if isinstance(value, bool) else self.schema(value)
-
     def read_schemas(self, value: Any) -> Any:
         """Read a list of schemas, which must not be empty."""
         if not isinstance(value, list) or not value:
@@ -301,13 +296,17 @@ class _Repair:
         return {name: self.schema(one) for name, one in cast("JsonObject", value).items()}
 
 
+def _read_flag_or_schema(repair: _Repair, value: Any) -> Any:
+    return value if isinstance(value, bool) else repair.schema(value)
+
+
 def _read_number(_: _Repair, value: Any) -> Any:
     if isinstance(value, str):
         try:
-            return float(value) if "." in value or "e" in value.lower() else int(value)
-        except ValueError:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
             return _NO_SCHEMA
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else _NO_SCHEMA
+    return value if type(value) in (int, float) else _NO_SCHEMA
 
 
 def _read_positive(repair: _Repair, value: Any) -> Any:
@@ -317,9 +316,8 @@ def _read_positive(repair: _Repair, value: Any) -> Any:
 
 def _read_count(repair: _Repair, value: Any) -> Any:
     number = _read_number(repair, value)
-    if number is _NO_SCHEMA or number < 0 or number != int(number):
-        return _NO_SCHEMA
-    return int(number)
+    is_count = number is not _NO_SCHEMA and number >= 0 and number == int(number)
+    return int(number) if is_count else _NO_SCHEMA
 
 
 def _read_text(_: _Repair, value: Any) -> Any:
@@ -331,54 +329,40 @@ def _read_flag(_: _Repair, value: Any) -> Any:
 
 
 def _read_values(_: _Repair, value: Any) -> Any:
-    if not isinstance(value, list):
-        return _NO_SCHEMA
-    distinct = {orjson.dumps(one): one for one in cast("list[Any]", value)}
+    distinct = {orjson.dumps(one): one for one in as_list(value)}
     return [*distinct.values()] or _NO_SCHEMA
 
 
 def _read_names(_: _Repair, value: Any) -> Any:
     if not isinstance(value, dict):
         return _NO_SCHEMA
-    lists = {name: one for name, one in cast("JsonObject", value).items() if isinstance(one, list)}
     return {
         name: [*dict.fromkeys(item for item in one if isinstance(item, str))]
-        for name, one in lists.items()
+        for name, one in cast("JsonObject", value).items()
+        if isinstance(one, list)
     }
 
 
 _Reader = Callable[[_Repair, Any], Any]
 
+
+def _readers(read: _Reader, keywords: str) -> dict[str, _Reader]:
+    return dict.fromkeys(keywords.split(), read)
+
+
 _READERS: Mapping[str, _Reader] = {
-    **dict.fromkeys(
-        ("additionalProperties", "unevaluatedProperties", "unevaluatedItems"),
-        _Repair.read_flag_or_schema,
-    ),
-    **dict.fromkeys(
-        ("items", "contains", "propertyNames", "not", "if", "then", "else", "contentSchema"),
-        _Repair.schema,
-    ),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _Repair.read_schemas),
-    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _Repair.read_map),
-    **dict.fromkeys(
-        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-        _read_number,
-    ),
-    "multipleOf": _read_positive,
-    **dict.fromkeys(
-        (
-            *("minLength", "maxLength", "minItems", "maxItems", "minProperties"),
-            *("maxProperties", "minContains", "maxContains"),
-        ),
-        _read_count,
-    ),
-    **dict.fromkeys(
-        ("title", "description", "format", "pattern", "contentEncoding", "contentMediaType"),
-        _read_text,
-    ),
-    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _read_flag),
-    **dict.fromkeys(("enum", "examples"), _read_values),
-    "dependentRequired": _read_names,
+    **_readers(_read_flag_or_schema, "additionalProperties unevaluatedProperties unevaluatedItems"),
+    **_readers(_Repair.schema, "items contains propertyNames not if then else contentSchema"),
+    **_readers(_Repair.read_schemas, "allOf anyOf oneOf prefixItems"),
+    **_readers(_Repair.read_map, "properties patternProperties dependentSchemas"),
+    **_readers(_read_number, "minimum maximum exclusiveMinimum exclusiveMaximum"),
+    **_readers(_read_positive, "multipleOf"),
+    **_readers(_read_count, "minLength maxLength minItems maxItems minProperties maxProperties"),
+    **_readers(_read_count, "minContains maxContains"),
+    **_readers(_read_text, "title description format pattern contentEncoding contentMediaType"),
+    **_readers(_read_flag, "uniqueItems deprecated readOnly writeOnly"),
+    **_readers(_read_values, "enum examples"),
+    **_readers(_read_names, "dependentRequired"),
 }
 """Keyword of JSON Schema 2020-12 → a function that returns its value, or `_NO_SCHEMA`."""
 

@@ -1,6 +1,5 @@
 """Runs the server actions that an agent calls, and hands off to other agents."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -38,11 +37,6 @@ from copilot_runtime.api.transcript import fold_conversation, fold_messages
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsonvalue import get_object
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
-
-MAX_TOOLS = 128
-"""Largest number of tools that providers accept."""
-
-logger = logging.getLogger(__name__)
 
 
 class ToolLoopAgent(Agent):
@@ -184,15 +178,9 @@ def find_handoff_resumes(run: RunInput) -> list[Handoff]:
     return resumes
 
 
-def build_handoff_actions(
-    agents: Mapping[str, Agent], run: RunInput, others: Sequence[Action] = ()
-) -> list[Action]:
-    """Return an action for each agent that a run may hand off to: all except its own.
-
-    Together with `others` and the actions of the run, there are at most `MAX_TOOLS`.
-    """
-    room = max(0, MAX_TOOLS - len(others) - len(run.actions))
-    handoffs = [
+def build_handoff_actions(agents: Mapping[str, Agent], run: RunInput) -> list[Action]:
+    """Return an action for each agent that a run may hand off to: all except its own."""
+    return [
         Action(
             name=name,
             description=agent.description or f"Hands over to the agent {name}.",
@@ -202,9 +190,6 @@ def build_handoff_actions(
         for name, agent in agents.items()
         if name != run.agent
     ]
-    if len(handoffs) > room:
-        logger.warning("There are %d agents for handoffs; %d are offered.", len(handoffs), room)
-    return handoffs[:room]
 
 
 def _start_calls(turn: Turn) -> tuple[bool, Sequence[Event]]:

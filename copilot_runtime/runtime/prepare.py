@@ -205,7 +205,7 @@ class RunPreparer:
         """Return the server's actions for the request as changed by the hook."""
         actions = await gather_actions(self.sources, request) if self.sources else []
         if agents and self.handoff.allows(request):
-            actions = [*actions, *build_handoff_actions(agents, request, actions)]
+            actions = [*actions, *build_handoff_actions(agents, request)]
         return actions
 
     def _add_actions(

@@ -398,19 +398,6 @@ async def test_who_took_over_and_asks_a_person_gets_the_answer(state: list[Event
     assert [resume.response for resume in farm.asked[1].resume] == ["Yes"]
 
 
-async def test_no_more_agents_are_offered_than_providers_take():
-    agents = {f"shop{number}": Shopkeeper() for number in range(200)}
-    runtime = runtime_of(say("Hello"), agents=agents)
-
-    async with client_of(runtime) as client:
-        await client.ask(chat(user("Hi"), query=PLAIN))
-
-    adapter = runtime.adapter
-    assert isinstance(adapter, ScriptedAdapter)
-    names = [one.name for one in adapter.requests[0].actions]
-    assert (len(names), names[0], names[-1]) == (128, "weigh", "shop126")
-
-
 async def test_of_an_action_and_an_agent_of_one_name_the_action_counts():
     runtime = runtime_of(say("Hello"), agents={"weigh": Shopkeeper()})
 

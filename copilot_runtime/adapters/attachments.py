@@ -154,9 +154,6 @@ def find_kind(mime_type: str) -> Kind:
 IMAGE = "image"
 """The `activity_type` of an image that a model made."""
 
-RESULT_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""The MIME types of images that models accept in tool results."""
-
 MediaEncoder = Callable[[Media], JsonObject | str]
 """Returns the content part for an attachment, or the reason for a refusal as half a sentence."""
 

@@ -23,7 +23,7 @@ from copilot_runtime.adapters.anthropic.options import (
     find_traits,
 )
 from copilot_runtime.adapters.attachments import (
-    RESULT_IMAGES,
+    USUAL_TYPES,
     Media,
     add_types,
     build_parts,
@@ -289,12 +289,10 @@ def _build_media(media: Media) -> JsonObject | str:
             return f"{_API} takes no {media.kind}"
 
 
-def _image(media: Media) -> JsonObject | str:
+def _image(media: Media) -> JsonObject:
     if media.id or media.url:
         return {"type": "image", "source": _elsewhere(media)}
-    mime_type = media.mime_type or "image/png"
-    if mime_type not in RESULT_IMAGES:
-        return f"{_API} takes images as JPEG, PNG, GIF and WebP, not as {mime_type}"
+    mime_type = media.mime_type or USUAL_TYPES["image"]
     source = {"type": "base64", "media_type": mime_type, "data": media.data}
     return {"type": "image", "source": source}
 

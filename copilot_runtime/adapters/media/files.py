@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from copilot_runtime.adapters.attachments import Media, find_kind, image_part, parse_media
-from copilot_runtime.adapters.media.types import clean_base64, detect_type, is_same_type
+from copilot_runtime.adapters.media.types import clean_base64, detect_type, unify_type
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
@@ -82,19 +82,15 @@ def replace_files(message: Message, fitted: Sequence[Part]) -> Message:
             return replace(message, bytes=part.value, format=subtype)
         case TextMessage() | ResultMessage():
             parts = [next(rest) if isinstance(part, MediaPart) else part for part in message.parts]
-            if any(isinstance(part, MediaPart) for part in parts):
-                if isinstance(message, TextMessage):
-                    return replace(message, parts=parts)
-                return replace(message, result=_join_texts(parts), parts=parts)
-            if isinstance(message, TextMessage):
-                return replace(message, content=_join_texts(parts), parts=())
-            return replace(message, result=_join_texts(parts), parts=())
+            has_files = any(isinstance(part, MediaPart) for part in parts)
+            text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+            if isinstance(message, ResultMessage):
+                return replace(message, result=text, parts=parts if has_files else ())
+            if has_files:
+                return replace(message, parts=parts)
+            return replace(message, content=text, parts=())
         case _:
             return message
-
-
-def _join_texts(parts: Sequence[Part]) -> str:
-    return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 _RIGHT_NAMES = {"image/jpg": "image/jpeg", "image/x-png": "image/png"}
@@ -111,6 +107,6 @@ def clean_file(media: Media) -> Media | None:
     found = detect_type(data, media.kind)
     if found == "image/svg+xml" and media.kind != "image":
         found = None  # it is text, too
-    if found is None or is_same_type(found, mime_type):
+    if found is None or unify_type(found) == unify_type(mime_type):
         return replace(media, data=data, mime_type=mime_type)
     return replace(media, data=data, mime_type=found, kind=find_kind(found))

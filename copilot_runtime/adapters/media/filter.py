@@ -22,15 +22,8 @@ from copilot_runtime.adapters.media.files import File, clean_file, list_files, r
 from copilot_runtime.adapters.media.limits import MediaLimits, find_limits
 from copilot_runtime.adapters.media.results import has_files, split_results
 from copilot_runtime.adapters.media.shrink import can_shrink, shrink_image
-from copilot_runtime.adapters.media.types import (
-    count_bytes,
-    measure_image,
-)
-from copilot_runtime.api.messages import (
-    Message,
-    Part,
-    TextPart,
-)
+from copilot_runtime.adapters.media.types import count_bytes, measure_image
+from copilot_runtime.api.messages import Message, Part, TextPart
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -119,14 +112,8 @@ class MediaFilter:
                 )
                 small = None if data is None else replace(media, data=data, mime_type="image/jpeg")
                 self._smaller[key] = small
-                logger.info(
-                    "%s for %s is too large. It %s.",
-                    *(
-                        media,
-                        self.service,
-                        "cannot be made smaller" if small is None else "was made smaller",
-                    ),
-                )
+                outcome = "cannot be made smaller" if small is None else "was made smaller"
+                logger.info("%s for %s is too large. It %s.", media, self.service, outcome)
         while len(self._smaller) > max(_SMALLER, len(images)):
             self._smaller.popitem(last=False)
 

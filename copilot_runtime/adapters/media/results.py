@@ -210,7 +210,7 @@ def _read_block(block: Any) -> MediaPart | None:
         source = as_object(fields.get(name)) or source
     data = _first_text(source, "data", "base64", "blob", "value", "url", "image_url")
     mime_type = _first_text(source, "mimeType", "mime_type", "media_type")
-    if data is None or not (data.startswith("data:") or (mime_type and _is_base64(data))):
+    if data is None or not (data.startswith("data:") or (mime_type and _HEAD.fullmatch(data[:64]))):
         return None
     name = _first_text(source, "uri", "filename", "name") or ""
     return MediaPart(
@@ -220,10 +220,6 @@ def _read_block(block: Any) -> MediaPart | None:
         mime_type=mime_type,
         filename=name.rpartition("/")[2] or None,
     )
-
-
-def _is_base64(text: str) -> bool:
-    return _HEAD.fullmatch(text[:64]) is not None
 
 
 def _first_text(fields: JsonObject, *names: str) -> str | None:

@@ -54,7 +54,7 @@ _SAME = {
     "image/heif": "image/heic",
     "video/x-matroska": "video/webm",
 }
-"""Another name of a type → the name that stands for both in comparisons."""
+"""Another name of a type → the name that stands for both."""
 
 _URL_SAFE = str.maketrans("-_", "+/")
 
@@ -70,9 +70,9 @@ def detect_type(data: str, kind: str = "") -> str | None:
     return found
 
 
-def is_same_type(one: str, other: str) -> bool:
-    """Return whether two MIME types are names of the same type."""
-    return _SAME.get(one, one) == _SAME.get(other, other)
+def unify_type(mime_type: str) -> str:
+    """Return the name of a MIME type that stands for all of its names."""
+    return _SAME.get(mime_type, mime_type)
 
 
 def clean_base64(data: str) -> str | None:

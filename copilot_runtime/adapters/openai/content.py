@@ -16,18 +16,12 @@ from copilot_runtime.adapters.attachments import (
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import ToolExchange, format_result
+from copilot_runtime.adapters.media.types import unify_type
 from copilot_runtime.api.messages import ImageMessage, TextMessage
 from copilot_runtime.base.jsonvalue import JsonObject
 
 _API = "OpenAI's chat completions API"
-_AUDIO = {
-    "audio/mp3": "mp3",
-    "audio/mpeg": "mp3",
-    "audio/vnd.wave": "wav",
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
-}
+_AUDIO = {"audio/mpeg": "mp3", "audio/wav": "wav"}
 
 
 def build_content(
@@ -97,7 +91,7 @@ def _encode_image(media: Media) -> JsonObject | str:
 def _encode_audio(media: Media) -> JsonObject | str:
     if not media.data:
         return f"{_API} takes audio only with its content, not by an address or an id"
-    format = _AUDIO.get(media.mime_type or "audio/wav")
+    format = _AUDIO.get(unify_type(media.mime_type or "audio/wav"))
     if format is None:
         return f"{_API} takes audio as wav or mp3, not as {media.mime_type}"
     return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}

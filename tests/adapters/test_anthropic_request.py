@@ -253,20 +253,6 @@ async def test_thoughts_go_back_with_their_signatures(fake: AnthropicFake) -> No
     ]
 
 
-async def test_thoughts_between_calls_of_one_answer_keep_their_place(fake: AnthropicFake) -> None:
-    body = await body_for(
-        fake,
-        HELLO,
-        call("c1", parent="a1"),
-        THOUGHT,
-        call("c2", parent="a1"),
-        result("c1"),
-        result("c2"),
-    )
-
-    assert body["messages"][1]["content"] == [use("c1"), SHOWN, use("c2")]
-
-
 @in_one_test(
     "messages",
     [
@@ -410,11 +396,6 @@ async def test_arguments_are_asked_for_while_they_are_written(
     body = await body_for(fake, actions=[COLOR], model=model, eager_arguments=eager)
 
     assert body["tools"][0].get("eager_input_streaming") is sent
-
-
-async def test_a_function_without_a_name_is_a_mistake(fake: AnthropicFake) -> None:
-    with pytest.raises(Misuse, match="needs the name"):
-        await body_for(fake, actions=[COLOR], parameters=Parameters(tool_choice="function"))
 
 
 async def test_a_forced_call_comes_without_thoughts(fake: AnthropicFake) -> None:

@@ -19,10 +19,6 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.base.errors import (
-    CopilotError,
-    LimitExceeded,
-    NetworkError,
-    RateLimited,
     Refused,
 )
 from copilot_runtime.base.jsontext import dumps
@@ -273,45 +269,6 @@ async def test_a_refusal_says_so_after_its_counts(
         "Anthropic refused to answer (bio). Please put the question differently."
     )
     assert error.hint == "Model: 'claude-opus-5-5'. Not this."
-
-
-async def test_an_overloaded_provider_ends_the_answer(
-    provider: Provider, adapter: AnthropicAdapter
-) -> None:
-    error_event = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
-    provider.answer(streamed(START, text("Hel"), error_event))
-
-    seen, error = await failure_of(adapter)
-
-    assert seen == said("Hel", id="msg_1", ended=False)
-    assert isinstance(error, NetworkError)
-    assert (error.message, error.status_code) == ("Anthropic API error: Overloaded", 529)
-
-
-REFUSALS: list[tuple[str, str, str, type[CopilotError]]] = [
-    ("429 Too Many Requests", "rate_limit_error", "Slow down.", RateLimited),
-    ("529 Overloaded", "overloaded_error", "Overloaded", NetworkError),
-    ("400 Bad Request", "invalid_request_error", "prompt is too long: 9 > 8", LimitExceeded),
-]
-
-
-@in_one_test(("status", "type", "message", "kind"), REFUSALS)
-async def test_a_refused_request_says_why_and_its_id_is_in_the_hint(
-    provider: Provider,
-    adapter: AnthropicAdapter,
-    status: str,
-    type: str,
-    message: str,
-    kind: type[CopilotError],
-) -> None:
-    body = {"type": "error", "error": {"type": type, "message": message}, "request_id": "req_9"}
-    provider.answer([whole(body, status=status, request_id="req_9")])
-
-    _, error = await failure_of(adapter)
-
-    assert isinstance(error, kind)
-    assert message in error.message
-    assert error.hint == "Model: 'claude-opus-5-5'. Request id: req_9."
 
 
 @in_one_test(

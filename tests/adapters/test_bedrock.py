@@ -30,10 +30,8 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.base.errors import (
-    AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
-    LimitExceeded,
     NetworkError,
     RateLimited,
 )
@@ -233,31 +231,6 @@ async def test_an_exception_in_the_stream_is_raised_after_what_came(
     assert [e.content for e in seen if isinstance(e, TextMessageContent)] == ["Hel"]
     assert isinstance(error, kind)
     assert (error.status_code, error.message) == (status, "Bedrock API error: No.")
-
-
-@in_one_test(
-    ("status", "body", "kind"),
-    [
-        ("403 Forbidden", {"Message": "You are not authorized."}, AuthenticationFailed),
-        ("400 Bad Request", {"message": "Input is too long for requested model."}, LimitExceeded),
-        ("400 Bad Request", {"message": "The model identifier is invalid."}, ConfigurationFailed),
-        ("429 Too Many Requests", {"message": "Too many tokens, wait."}, RateLimited),
-        ("424 Failed Dependency", {"message": "The model failed."}, NetworkError),
-    ],
-)
-async def test_a_refusal_says_what_amazon_said(
-    bedrock: BedrockAdapter,
-    provider: Provider,
-    status: str,
-    body: dict[str, str],
-    kind: type[CopilotError],
-):
-    provider.answer([whole(body, status=status, x_amzn_requestid="req-7")])
-    _, error = await failure_of(bedrock)
-    assert isinstance(error, kind)
-    assert next(iter(body.values())) in error.message
-    assert "req-7" in (error.hint or "")
-    assert MODEL in (error.hint or "")
 
 
 async def test_an_answer_of_another_kind_is_told(bedrock: BedrockAdapter, provider: Provider):

@@ -70,15 +70,6 @@ def kinds(body: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [(turn["role"], [*map("+".join, turn["content"])]) for turn in body["messages"]]
 
 
-def test_calls_made_at_once_stay_together_and_their_results_follow():
-    body = asked(HELLO, call("a", "m"), result("a"), call("b", "m"), result("b"))
-    assert kinds(body) == [
-        ("user", ["text"]),
-        ("assistant", ["toolUse", "toolUse"]),
-        ("user", ["toolResult", "toolResult"]),
-    ]
-
-
 @in_one_test("without", [{"actions": []}, {"tool_choice": "none"}])
 def test_calls_are_texts_where_the_model_has_no_tools(without: dict[str, Any]):
     body = asked(HELLO, call("a"), result("a"), **without)
@@ -138,11 +129,6 @@ def test_a_thought_goes_back_as_it_came(signature: str, content: dict[str, Any])
     thought = ReasoningMessage(id="t", content="Hm.", signature=signature)
     body = asked(HELLO, thought, call("a"), result("a"), model=SONNET_4_5)
     assert body["messages"][1]["content"][0] == {"reasoningContent": content}
-
-
-def test_a_thought_of_another_provider_stays_away():
-    thought = ReasoningMessage(id="t", content="Hm.", signature='there:{"signature":"c2ln"}')
-    assert kinds(asked(HELLO, thought, HELLO)) == [("user", ["text", "text"])]
 
 
 @in_one_test(
@@ -422,11 +408,6 @@ def test_each_region_has_its_address(region: str | None, host: str):
 def test_a_base_url_that_is_none_is_told_at_once():
     with pytest.raises(ConfigurationFailed, match="not an address"):
         BedrockAdapter(base_url="eu-west-1")
-
-
-def test_a_choice_of_a_function_needs_its_name():
-    with pytest.raises(Misuse, match="needs the name"):
-        asked(tool_choice="function")
 
 
 def test_thoughts_stay_away_from_models_that_bind_them():

@@ -18,10 +18,7 @@ from copilot_runtime.api.events import (
     ActionExecutionStart,
     Activity,
     Event,
-    ReasoningContent,
-    ReasoningEnd,
     ReasoningSignature,
-    ReasoningStart,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
@@ -33,7 +30,6 @@ from copilot_runtime.base.errors import (
     CopilotError,
     InvalidAnswer,
     NetworkError,
-    RateLimited,
     Refused,
 )
 from tests.adapters.asking import HELLO, REQUEST, answer_to, failure_of, fields_in
@@ -136,18 +132,6 @@ async def test_thousands_of_thoughts_between_texts_are_named_without_counting_an
     assert process_time() - began < 2  # and not five
 
 
-async def test_thoughts_are_told_from_the_answer(google: GoogleAdapter, provider: Provider):
-    thought = {"text": "Hm.", "thought": True}
-    assert await events_of(google, provider, chunk(thought), chunk({"text": "Yes."}, **STOP)) == [
-        ReasoningStart(message_id="r1-reasoning"),
-        ReasoningContent(message_id="r1-reasoning", content="Hm."),
-        ReasoningEnd(message_id="r1-reasoning"),
-        TextMessageStart(message_id="r1"),
-        TextMessageContent(message_id="r1", content="Yes."),
-        TextMessageEnd(message_id="r1"),
-    ]
-
-
 async def test_an_image_the_model_made_is_an_activity(google: GoogleAdapter, provider: Provider):
     image = {"inlineData": {"mimeType": "image/png", "data": PNG}}
     events = await events_of(google, provider, chunk({"text": "Here:"}), chunk(image, **STOP))
@@ -244,22 +228,6 @@ async def test_a_wrong_key_is_an_authentication_error_despite_its_status(
     assert isinstance((await failure_of(google))[1], AuthenticationFailed)
 
 
-async def test_the_wait_google_asks_for_stands_in_the_body(provider: Provider):
-    google = GoogleAdapter(base_url=provider.url, api_key="k" * 20, max_retries=0)
-    details = [
-        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []},
-        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"},
-    ]
-    error = {"code": 429, "message": "Quota.", "status": "RESOURCE_EXHAUSTED", "details": details}
-    provider.answer(
-        [whole(json.dumps([{"error": error}]).encode(), status="429 Too Many Requests")]
-    )
-    _, failed = await failure_of(google)
-    await google.aclose()
-    assert isinstance(failed, RateLimited)
-    assert failed.retry_after == 34.07
-
-
 async def test_an_answer_that_is_a_list_is_read_too(google: GoogleAdapter, provider: Provider):
     chunks = [chunk({"text": "Hel"}), chunk({"text": "lo"}, **STOP)]
     provider.answer([whole(json.dumps(chunks).encode())])
@@ -268,14 +236,6 @@ async def test_an_answer_that_is_a_list_is_read_too(google: GoogleAdapter, provi
         "Hel",
         "lo",
     ]
-
-
-async def test_a_stream_without_a_reason_to_stop_is_no_answer(
-    google: GoogleAdapter, provider: Provider
-):
-    provider.answer(streamed(data(chunk({"text": "Hel"}))))
-    _, error = await failure_of(google)
-    assert error.message == "Google API error: Premature close"
 
 
 @in_one_test("payload", [b"data: 7\n\n", b'data: {"candidates":[{"content":7}]}\n\n'])

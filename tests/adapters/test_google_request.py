@@ -17,7 +17,6 @@ from copilot_runtime.api.messages import (
     ImageMessage,
     MediaPart,
     Message,
-    ReasoningMessage,
     ResultMessage,
     TextMessage,
     TextPart,
@@ -76,16 +75,6 @@ def test_calls_made_at_once_stay_together_and_their_results_follow():
     ]
 
 
-def test_calls_one_after_the_other_are_steps_of_their_own():
-    body = asked(HELLO, call("a", parent="m"), result("a"), call("b", parent="n"), result("b"))
-    assert [role for role, _ in shapes(body)] == ["user", "model", "user", "model", "user"]
-
-
-def test_a_call_goes_back_with_its_signature():
-    body = asked(HELLO, call("a", signed='here:{"thoughtSignature":"c2ln"}'), result("a"))
-    assert body["contents"][1]["parts"][0]["thoughtSignature"] == "c2ln"
-
-
 def test_a_signature_of_another_provider_stays_away():
     body = asked(HELLO, call("a", signed='there:{"thoughtSignature":"c2ln"}'), result("a"))
     assert body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
@@ -94,16 +83,6 @@ def test_a_signature_of_another_provider_stays_away():
 def test_models_that_want_no_signature_are_sent_none():
     body = asked(HELLO, call("a"), result("a"), model="gemini-2.5-flash")
     assert "thoughtSignature" not in body["contents"][1]["parts"][0]
-
-
-def test_a_thought_goes_back_with_its_signature():
-    thought = ReasoningMessage(id="t", content="Hm.", signature='here:{"thoughtSignature":"c2ln"}')
-    answer = TextMessage(id="a", role="assistant", content="Yes.")
-    body = asked(HELLO, thought, answer, HELLO)
-    assert body["contents"][1]["parts"] == [
-        {"text": "Hm.", "thought": True, "thoughtSignature": "c2ln"},
-        {"text": "Yes."},
-    ]
 
 
 @in_one_test(
@@ -232,22 +211,6 @@ def test_an_image_the_model_made_stays_the_models():
     assert [role for role, _ in shapes(body)] == ["user", "model", "user"]
 
 
-def test_instructions_alone_still_get_an_answer():
-    body = asked(TextMessage(id="s", role="system", content="Suggest something."))
-    assert body["systemInstruction"] == {"parts": [{"text": "Suggest something."}]}
-    assert shapes(body) == [("user", ["text"])]
-
-
-def test_instructions_after_the_models_last_word_are_the_next_question():
-    body = asked(
-        HELLO,
-        TextMessage(id="a", role="assistant", content="Hi."),
-        TextMessage(id="s", role="system", content="Suggest something."),
-    )
-    assert "systemInstruction" not in body
-    assert body["contents"][-1] == {"role": "user", "parts": [{"text": "Suggest something."}]}
-
-
 async def requests_of(provider: Provider, **options: Any) -> tuple[str, dict[str, str]]:
     """Return the line and the headers of a request."""
     provider.answer(streamed(data(chunk({"text": "Hi"}, **STOP))))
@@ -324,11 +287,6 @@ def test_each_service_has_its_address(options: dict[str, Any], host: str):
 def test_a_base_url_that_is_none_is_told_at_once():
     with pytest.raises(ConfigurationFailed, match="not an address"):
         GoogleAdapter(base_url="gemini", api_key="k")
-
-
-def test_a_choice_of_a_function_needs_its_name():
-    with pytest.raises(Misuse, match="needs the name"):
-        asked(actions=[Action(name="stop")], tool_choice="function")
 
 
 async def test_an_empty_token_is_told(provider: Provider):

@@ -1,8 +1,6 @@
 """What a provider that refuses, or is not there, becomes for the person in front of the browser."""
 
 import asyncio
-import logging
-import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -70,54 +68,18 @@ def refusal(message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, **more}}
 
 
-STATUSES: dict[str, tuple[type[CopilotError], str, int, str, str]] = {
-    "400 Bad Request": (
-        ConfigurationFailed,
-        "CONFIGURATION_ERROR",
-        400,
-        "BadRequestError",
-        "critical",
-    ),
-    "401 Unauthorized": (
-        AuthenticationFailed,
-        "AUTHENTICATION_ERROR",
-        401,
-        "AuthenticationError",
-        "critical",
-    ),
-    "403 Forbidden": (
-        AuthenticationFailed,
-        "AUTHENTICATION_ERROR",
-        403,
-        "PermissionDeniedError",
-        "critical",
-    ),
-    "404 Not Found": (ConfigurationFailed, "CONFIGURATION_ERROR", 404, "NotFoundError", "critical"),
-    "408 Request Timeout": (NetworkError, "NETWORK_ERROR", 408, "APIError", "critical"),
-    "409 Conflict": (NetworkError, "NETWORK_ERROR", 409, "ConflictError", "critical"),
-    "413 Too Large": (LimitExceeded, "LIMIT_EXCEEDED", 413, "APIError", "warning"),
-    "422 Unprocessable": (
-        ConfigurationFailed,
-        "CONFIGURATION_ERROR",
-        422,
-        "UnprocessableEntityError",
-        "critical",
-    ),
-    "429 Too Many Requests": (RateLimited, "RATE_LIMITED", 429, "RateLimitError", "warning"),
-    "500 Internal Server Error": (
-        NetworkError,
-        "NETWORK_ERROR",
-        500,
-        "InternalServerError",
-        "critical",
-    ),
-    "503 Service Unavailable": (
-        NetworkError,
-        "NETWORK_ERROR",
-        503,
-        "InternalServerError",
-        "critical",
-    ),
+STATUSES: dict[str, tuple[type[CopilotError], str, str]] = {
+    "400 Bad Request": (ConfigurationFailed, "CONFIGURATION_ERROR", "BadRequestError"),
+    "401 Unauthorized": (AuthenticationFailed, "AUTHENTICATION_ERROR", "AuthenticationError"),
+    "403 Forbidden": (AuthenticationFailed, "AUTHENTICATION_ERROR", "PermissionDeniedError"),
+    "404 Not Found": (ConfigurationFailed, "CONFIGURATION_ERROR", "NotFoundError"),
+    "408 Request Timeout": (NetworkError, "NETWORK_ERROR", "APIError"),
+    "409 Conflict": (NetworkError, "NETWORK_ERROR", "ConflictError"),
+    "413 Too Large": (LimitExceeded, "LIMIT_EXCEEDED", "APIError"),
+    "422 Unprocessable": (ConfigurationFailed, "CONFIGURATION_ERROR", "UnprocessableEntityError"),
+    "429 Too Many Requests": (RateLimited, "RATE_LIMITED", "RateLimitError"),
+    "500 Internal Server Error": (NetworkError, "NETWORK_ERROR", "InternalServerError"),
+    "503 Service Unavailable": (NetworkError, "NETWORK_ERROR", "InternalServerError"),
 }
 
 
@@ -130,12 +92,15 @@ async def test_a_status_becomes_the_error_the_node_runtime_makes_of_it(
     error = await error_of(adapter)
 
     report = error.report()
-    seen = (type(error), report.code, report.status_code, report.kind, report.severity)
-    assert (seen, report.message, report.visibility) == (
-        STATUSES[status],
-        f"OpenAI API error: {status[:3]} No, from mock."
-        + (" (Model: 'gpt-4o'.)" if status.startswith("404") else ""),
+    assert (type(error), report.code, report.kind) == STATUSES[status]
+    assert (report.status_code, report.severity, report.visibility) == (
+        int(status[:3]),
+        "warning" if isinstance(error, LimitExceeded | RateLimited) else "critical",
         "banner",
+    )
+    assert report.message == (
+        f"OpenAI API error: {status[:3]} No, from mock."
+        + (" (Model: 'gpt-4o'.)" if status.startswith("404") else "")
     )
 
 
@@ -169,26 +134,6 @@ async def test_a_status_without_its_body_is_still_that_status(
 ):
     provider.answer([b"HTTP/1.1 401 No\r\ncontent-length: 99\r\n\r\n{", "reset"])
     assert (await error_of(adapter)).status_code == 401
-
-
-async def test_the_request_id_is_for_the_log(provider: Provider, adapter: OpenAIAdapter):
-    provider.answer([whole(refusal("No."), status="400 No", x_request_id="req_7")])
-    error = await error_of(adapter)
-    assert error.hint == "Model: 'gpt-4o'. Request id: req_7."
-    assert "req_7" not in error.message
-
-
-async def test_the_key_is_in_no_message_and_no_log(
-    provider: Provider, adapter: OpenAIAdapter, caplog: pytest.LogCaptureFixture
-):
-    caplog.set_level(logging.DEBUG)
-    provider.answer([whole(refusal(f"Wrong key: {SECRET}."), status="401 No")])
-
-    error = await error_of(adapter)
-
-    assert error.message == "OpenAI API error: 401 Wrong key: ***."
-    assert SECRET not in f"{error!r} {error.hint} {adapter!r} {caplog.text}"
-    assert provider.requests[0].headers["authorization"] == f"bearer {SECRET}"
 
 
 async def test_a_redirect_is_explained_and_the_key_not_sent_on(
@@ -247,20 +192,6 @@ def test_a_password_in_the_base_url_beside_a_key_is_refused_at_once():
 def test_a_password_in_the_base_url_takes_the_place_of_a_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     OpenAIAdapter(base_url="https://ann:secret@models.example/v1")
-
-
-async def test_nobody_listening_is_explained():
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        adapter = OpenAIAdapter(base_url=address, max_retries=0)
-        error = await error_of(adapter)
-    await adapter.aclose()
-
-    assert error.message == "OpenAI API error: Connection error. The connection was refused."
-    assert error.hint is not None
-    assert address in error.hint
-    assert (error.kind, error.code) == ("APIConnectionError", "NETWORK_ERROR")
 
 
 SILENCES: dict[str, list[Step]] = {

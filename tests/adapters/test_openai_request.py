@@ -16,7 +16,6 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.base.errors import Misuse
 from tests.adapters.provider import Provider, saying, text
 from tests.in_one_test import in_one_test
 
@@ -151,11 +150,6 @@ async def test_without_tools_nothing_is_said_about_them(ask: Ask):
     wish = Parameters(tool_choice="required")
     body = await ask(parameters=wish, parallel_tool_calls=False)
     assert list(body) == ["model", "stream", "messages"]
-
-
-async def test_a_choice_of_a_function_needs_its_name(ask: Ask):
-    with pytest.raises(Misuse, match="needs the name"):
-        await ask(actions=[Action(name="a")], parameters=Parameters(tool_choice="function"))
 
 
 async def test_settings_of_the_adapter_reach_the_model(ask: Ask):

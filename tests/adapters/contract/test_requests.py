@@ -21,7 +21,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.api.transcript import fold_messages
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from tests.adapters.asking import (
     COLOR,
     HELLO,
@@ -130,6 +130,12 @@ async def test_a_tool_by_its_name_reaches_the_model(fake: Fake):
     sent = await asked(fake, asking(tool_choice="function", tool_choice_name="setSize"))
     assert sent.parameters["tool_choice"] == "function"
     assert sent.parameters["tool_choice_name"] == "setSize"
+
+
+async def test_a_choice_of_a_tool_needs_its_name(fake: Fake):
+    needs(fake, "calls", "tool_choice_function")
+    _, error = await failure(fake, asking(tool_choice="function"))
+    assert isinstance(error, Misuse)
 
 
 @in_one_test("name", ["files.read", "2fa", "größer", "a b", "x" * 200])

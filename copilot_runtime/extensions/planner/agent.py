@@ -38,6 +38,7 @@ from copilot_runtime.api.messages import (
 )
 from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.base.errors import CopilotError, Misuse
+from copilot_runtime.base.jsontext import join_pieces
 from copilot_runtime.base.jsonvalue import (
     as_object,
     parse_text,
@@ -494,7 +495,7 @@ async def _read_plan(stream: Events, calls: list[ActionExecutionMessage], cut: s
                 case _:
                     yield event
     calls += [
-        ActionExecutionMessage(id=id, name=name, arguments="".join(arguments[id]))
+        ActionExecutionMessage(id=id, name=name, arguments=join_pieces(arguments[id]))
         for id, name in names.items()
     ]
 

@@ -118,7 +118,7 @@ class ModelSupervisor:
                         await count_usage(event, context)
                     case _:
                         pass
-        return parse_object("".join(arguments)) or parse_object(_strip_fence("".join(text)))
+        return parse_object(join_pieces(arguments)) or parse_object(_strip_fence(join_pieces(text)))
 
     def _build_request(
         self, instructions: str, question: str, actions: Sequence[Action] = ()

@@ -11,6 +11,7 @@ from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.events import ActionExecutionArgs, ActionExecutionStart, TextMessageContent
 from copilot_runtime.api.messages import Message, TextMessage, new_id
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsontext import join_pieces
 from copilot_runtime.base.jsonvalue import as_text, parse_object
 from copilot_runtime.extensions.scenarios.definition import JudgeCheck
 from copilot_runtime.extensions.scenarios.expectations import Failure
@@ -115,7 +116,7 @@ async def _request(messages: Sequence[Message], adapter: Adapter) -> tuple[str, 
                     text.append(content)
                 case _:
                     pass
-    return "".join(arguments), "".join(text)
+    return join_pieces(arguments), join_pieces(text)
 
 
 def _list_objects(arguments: str, text: str) -> Iterator[Mapping[str, Any]]:

@@ -1,6 +1,7 @@
 """A planner answers as any agent: with a plan that grows, questions, and the outcome."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Action, Resume, RunInput
 from copilot_runtime.api.events import (
+    ActionExecutionArgs,
     Activity,
     Event,
     Interrupt,
@@ -90,6 +92,16 @@ async def test_a_plan_beyond_the_limits_goes_back_to_the_model() -> None:
     )
     assert read_text(await ask(agent)) == "Dear Ann,"
     assert agent.adapter.requests[1].messages[-1].result == "tasks[0] has no purpose."  # pyright: ignore
+
+
+async def test_a_character_of_a_plan_in_two_pieces_is_whole() -> None:
+    begin, whole, end = write_plan({"name": "letter", "purpose": "Draw \N{GRINNING FACE}."})
+    assert isinstance(whole, ActionExecutionArgs)
+    head, _, tail = whole.delta.partition("\N{GRINNING FACE}")
+    pieces = [replace(whole, delta=delta) for delta in (f"{head}\ud83d", f"\ude00{tail}")]
+    events = await ask(build_planner([[begin, *pieces, end]], [say("Done.")]))
+    (task,) = read_plan(events)["tasks"]
+    assert task["purpose"] == "Draw \N{GRINNING FACE}."
 
 
 async def test_a_plan_that_was_cut_off_goes_back_to_the_model() -> None:

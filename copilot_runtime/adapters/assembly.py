@@ -291,8 +291,7 @@ class Assembly:
         inner_calls = expand_calls(call.id or new_id(), join_pieces(call.arguments))
         if len(inner_calls) > MAX_CALLS:
             raise build_limit_error()
-        for id, name, arguments in inner_calls:
-            one = ToolCallBuffer(provider_id=id, id=id, name=name, arguments=[arguments])
+        for one in inner_calls:
             self._start(one)
             self.events.append(ActionExecutionEnd(call_id=one.id))
         return bool(inner_calls)

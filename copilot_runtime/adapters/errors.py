@@ -85,13 +85,8 @@ class Service:
         error.retryable = False
         return error
 
-    def payload_error(self, payload: bytes) -> CopilotError:
-        """Return the error in a part of a response that is no answer, else that it is malformed."""
-        sent = payload[:100].decode(errors="replace")
-        return find_body_error(self, payload) or self.format_error(f"It sent {sent!r}.")
-
     def body_error(self, body: bytes) -> CopilotError:
-        """Return the error for a response that is no stream; `body` is its beginning."""
+        """Return the error in a response, or in a part of it, else that it is malformed."""
         sent = f"It sent {body[:100].decode(errors='replace')!r}."
         nothing = "It answered with something else."
         return find_body_error(self, body) or self.format_error(sent if body else nothing)

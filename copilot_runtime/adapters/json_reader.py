@@ -4,10 +4,7 @@ import re
 from abc import ABC, abstractmethod
 
 from copilot_runtime.adapters.assembly import Assembly
-from copilot_runtime.adapters.errors import (
-    Service,
-    read_stream_error,
-)
+from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.invalid_answers import find_empty_answer
 from copilot_runtime.adapters.provider_errors import find_error, read_error_message
 from copilot_runtime.api.adapter import ChatRequest
@@ -79,7 +76,7 @@ class JSONReader(ABC):
             return None
         if says_error:
             return read_stream_error(self._service, {"message": read_error_message(words)})
-        return self._service.payload_error(payload)
+        return self._service.body_error(payload)
 
     def feed(self, data: JsonObject) -> list[Event]:
         """Return the events of one payload that an SDK has decoded, or raise its error."""

@@ -79,15 +79,8 @@ def decode_body(body: bytes) -> Any:
 
 
 _CODES = (
-    "status",
-    "statusCode",
-    "status_code",
-    "code",
-    "errorCode",
-    "error_code",
-    "error_type",
-    "type",
-    "__type",
+    *("status", "statusCode", "status_code", "code", "errorCode", "error_code"),
+    *("error_type", "type", "__type"),
 )
 
 

@@ -3,13 +3,20 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from copilot_runtime.adapters.added_fields import ANSWER, ID, FieldPieces
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text, parse_object
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    as_list,
+    as_object,
+    get_object,
+    get_text,
+    parse_object,
+)
 
 _COMMON_ID = re.compile(r"[a-zA-Z0-9_-]{0,40}")
 """Call ids that all services accept. Others go back to the service that sent them only."""
@@ -76,26 +83,13 @@ def is_readable(arguments: str) -> bool:
 
 PARALLEL_CALLS = frozenset({"multi_tool_use.parallel", "parallel"})
 
-_PREFIX = "functions."
-
-
-class InnerCall(NamedTuple):
-    """A call in the arguments of another; its arguments are JSON."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-def expand_calls(call_id: str, arguments: str) -> Sequence[InnerCall]:
+def expand_calls(call_id: str, arguments: str) -> Sequence[ToolCallBuffer]:
     """Return the calls in the arguments of a wrapper; their ids get the suffixes `_0`, `_1`, …"""
-    uses = parse_object(arguments).get("tool_uses")
-    calls: list[InnerCall] = []
-    for number, use in enumerate(uses if isinstance(uses, list) else ()):
-        fields = as_object(use)
+    calls: list[ToolCallBuffer] = []
+    for number, use in enumerate(as_list(parse_object(arguments).get("tool_uses"))):
+        fields, id = as_object(use), f"{call_id}_{number}"
         name = get_text(fields, "recipient_name") or get_text(fields, "name")
         values = get_object(fields, "parameters") or get_object(fields, "arguments")
-        calls.append(
-            InnerCall(f"{call_id}_{number}", name.removeprefix(_PREFIX), dumps(values).decode())
-        )
+        pieces = [dumps(values).decode()]
+        calls.append(ToolCallBuffer(id, id, name.removeprefix("functions."), pieces))
     return calls

@@ -203,7 +203,7 @@ class HTTPEmbedder(Embedder):
         try:
             return loads(text), reply.headers
         except ValueError:
-            raise service.payload_error(text) from None
+            raise service.body_error(text) from None
 
     def _service_of(self, secret: str | None = None) -> Service:
         return Service(self._service, self.name, secret, "embeddings")

@@ -83,6 +83,7 @@ def is_readable(arguments: str) -> bool:
 
 PARALLEL_CALLS = frozenset({"multi_tool_use.parallel", "parallel"})
 
+
 def expand_calls(call_id: str, arguments: str) -> Sequence[ToolCallBuffer]:
     """Return the calls in the arguments of a wrapper; their ids get the suffixes `_0`, `_1`, …"""
     calls: list[ToolCallBuffer] = []

@@ -17,11 +17,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.base.jsonvalue import (
-    JsonObject,
-    optional_text,
-    require_text,
-)
+from copilot_runtime.base.jsonvalue import JsonObject, optional_text, require_text
 
 _ROLES = ("user", "system", "developer")
 _IGNORED = (

@@ -51,7 +51,7 @@ def test_a_file_is_known_by_its_first_bytes(data: bytes, found: str | None) -> N
 def test_a_recording_in_a_container_is_audio_if_it_is_said_to_be() -> None:
     webm = encode(b"\x1a\x45\xdf\xa3" + bytes(20))
     assert [detect_type(webm, kind) for kind in ("audio", "video", "image")] == [
-        *("audio/webm", "video/webm", "video/webm"),
+        *("audio/webm", "video/webm", "video/webm")
     ]
 
 
@@ -166,7 +166,4 @@ async def test_an_image_that_is_too_large_is_made_smaller(format: str, mode: str
     assert isinstance(sent, TextMessage)
     (small,) = sent.parts
     assert isinstance(small, MediaPart)
-    assert (small.mime_type, measure_image(small.value, "image/jpeg")) == (
-        "image/jpeg",
-        (2_000, 9),
-    )
+    assert (small.mime_type, measure_image(small.value, "image/jpeg")) == ("image/jpeg", (2_000, 9))

@@ -13,11 +13,7 @@ from typing import Any, cast
 import orjson
 
 from copilot_runtime.adapters.streaming import encode_body
-from copilot_runtime.adapters.toolset.repair import (
-    DEFINITIONS,
-    UnusableSchema,
-    repair_schema,
-)
+from copilot_runtime.adapters.toolset.repair import DEFINITIONS, UnusableSchema, repair_schema
 from copilot_runtime.adapters.toolset.root import RootMerger, merge_objects, write_json
 from copilot_runtime.adapters.toolset.rules import ToolRules
 from copilot_runtime.base.jsonvalue import JsonObject, as_object

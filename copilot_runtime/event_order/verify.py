@@ -37,6 +37,7 @@ from copilot_runtime.event_order.characters import TEXTS, CharacterJoiner
 from copilot_runtime.event_order.tracing import EventTracer
 from copilot_runtime.event_order.validate import validate_event
 
+_CHANGEABLE = CALL_EVENTS | TEXTS
 _MAY_BE_DONE = (
     "This call was interrupted, and may have been done: find out before you make it again."
 )
@@ -73,6 +74,12 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                     except TypeError:  # an id that can be in no set
                         pass
                     event = validate_event(event, run.agent_name)
+                    if type(event) not in _CHANGEABLE and not joiner.halves:
+                        ordering.check(event)
+                        if type(event) in watched:
+                            tracer.feed(event)
+                        yield event
+                        continue
                     renamed: Sequence[Event] = (event,)
                     if type(event) in CALL_EVENTS:
                         calls = calls or CallIds(run.messages)
@@ -81,13 +88,10 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                         ordering.check(one)
                         if type(one) in watched:
                             tracer.feed(one)
-                        if joiner.halves or type(one) in TEXTS:
-                            for whole in joiner.feed(one):
-                                yield whole
-                            # while a half is held back, no event is plain
-                            texts = {} if joiner.halves else ordering.texts
-                        else:
-                            yield one
+                        for whole in joiner.feed(one):
+                            yield whole
+                    # while a half is held back, no event is plain
+                    texts = {} if joiner.halves else ordering.texts
             except CopilotError:
                 for event in joiner.flush():
                     yield event

@@ -52,7 +52,6 @@ logger = logging.getLogger(__name__)
 _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
 """Events that do not end an open sequence of chunks, as in the client."""
 
-
 _NEEDED = ("TOOL_CALL_", "RUN_", "STATE_DELTA")
 """Beginnings of the types without which a run cannot go on: of calls, its own start and end, and
 changes of the state, to which the next ones are relative."""
@@ -84,9 +83,8 @@ class EventDecoder:
         self._open = False  # whether chunks or thoughts end before the next event
         self._is_strict = False
         self._open_calls: set[str] = set()
-        self._logged: set[str] = set()
+        self._logged: set[str] = set()  # types of events, and ids of activities
         self._has_text = self._lacks_text = False
-        self._broken_activities: set[str] = set()  # those already logged
         self._events: list[Event] = []
 
     def read(self, payloads: list[bytes]) -> list[Event]:
@@ -150,9 +148,7 @@ class EventDecoder:
             self._fail(reason, payload)
             return
         self._lacks_text = self._lacks_text or str(kind).startswith("TEXT_MESSAGE")
-        if str(kind) not in self._logged:
-            self._logged.add(str(kind))
-            logger.warning("Agent %r: what cannot be read is left out. %.500s", self._agent, reason)
+        self._log_once(str(kind), f"what cannot be read is left out. {reason[:500]}")
 
     def _fail(self, reason: str, payload: bytes) -> None:
         start = payload[:200].decode(errors="replace")
@@ -257,12 +253,12 @@ class EventDecoder:
                 self.failure = decode_run_error(event)
                 self.ended = True
             case _:
-                self._warn_unknown(kind)
+                self._log_once(kind, f"events of type {kind[:50]!r} are left out")
 
-    def _warn_unknown(self, kind: str) -> None:
-        if kind not in self._logged:
-            self._logged.add(kind)
-            logger.warning("Agent %r: events of type %.50r are left out", self._agent, kind)
+    def _log_once(self, cause: str, text: str) -> None:
+        if cause not in self._logged:
+            self._logged.add(cause)
+            logger.warning("Agent %r: %s", self._agent, text)
 
     def _decode_call_start(self, event: JsonObject, kind: str) -> None:
         id = require_text(event, "toolCallId", kind)
@@ -342,9 +338,7 @@ class EventDecoder:
         try:
             activities[id] = apply_patch(activities[id], operations)
         except (KeyError, ValueError) as error:  # clients drop such patches, too
-            if id not in self._broken_activities:
-                self._broken_activities.add(id)
-                logger.warning("Agent %r: patch of activity %r dropped: %s", self._agent, id, error)
+            self._log_once(f"activity {id}", f"patch of activity {id!r} dropped: {error}")
         else:
             self._events.append(Activity(message_id=id, activity_type=name, content=activities[id]))
 

@@ -21,6 +21,7 @@ from copilot_runtime.base.jsonvalue import (
     require_text,
     to_text,
 )
+from copilot_runtime.base.outages import OnceLogger
 
 PROTOCOL_VERSION = "1.0"
 """The version that this package implements and declares."""
@@ -30,11 +31,10 @@ _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 _LONGEST = 32
 """Maximum number of characters of a version that are parsed."""
 
-_LINES = 32
-_reported: set[str] = set()
-"""The logged messages: each is logged once, and a client cannot add an unlimited number."""
-
 logger = logging.getLogger(__name__)
+
+report_unknown = OnceLogger(logger, most=32).warn
+"""Logs, once, that a peer sent something that this package does not support."""
 
 
 def is_legacy(declared: str | None) -> bool:
@@ -43,13 +43,6 @@ def is_legacy(declared: str | None) -> bool:
     A newer or malformed version counts as 1.0.
     """
     return declared is None or _is_before_current(declared[:_LONGEST])
-
-
-def report_unknown(what: str) -> None:
-    """Log, once, that a peer sent something that this package does not support."""
-    if what not in _reported and len(_reported) < _LINES:
-        _reported.add(what)
-        logger.warning(what)
 
 
 @lru_cache(maxsize=32)

@@ -1,4 +1,4 @@
-"""Logging of outages, once per outage or interval, and of failures that must not spread."""
+"""Logging of repeated problems: once each, once per outage, or once per interval."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -43,6 +43,21 @@ class Outage:
         if self.is_active:
             self.is_active = False
             self._logger.warning("%s %s", self._service, self._recovery)
+
+
+class OnceLogger:
+    """Logs each warning once, and no more than `most`: peers may cause any number of them."""
+
+    def __init__(self, logger: Logger, most: int = 1_000) -> None:
+        self._logger = logger
+        self._most = most
+        self._logged: set[str] = set()
+
+    def warn(self, text: str) -> None:
+        """Log a warning, unless it was logged before."""
+        if text not in self._logged and len(self._logged) < self._most:
+            self._logged.add(text)
+            self._logger.warning("%s", text)
 
 
 _PAUSE = 60.0

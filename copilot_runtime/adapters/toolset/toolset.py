@@ -31,11 +31,10 @@ from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import parse_object
+from copilot_runtime.base.outages import OnceLogger
 
 _LISTS = 128
 """The lists of actions that stay prepared, and the origins whose tools are reported."""
-_REPORTED = 1_000
-"""The warnings that are remembered; a page may make up any number of tools."""
 
 _get_content = attrgetter(
     *("name", "description", "parameters", "available", "in_browser", "mcp_server", "origin")
@@ -112,7 +111,7 @@ class Toolset:
         self._provider = provider
         self._rules = TOOL_RULES.get(rules, COMMON)
         self._prepared: OrderedDict[bytes, PreparedTools] = OrderedDict()
-        self._reported: set[str] = set()
+        self._log = OnceLogger(logger)
         self._missing: dict[str, dict[str, str]] = {}
         """Origin → tool of the server → the reason why it is left out."""
 
@@ -152,7 +151,7 @@ class Toolset:
                 schema = adapt_schema(action.parameters, self._rules)
             except UnusableSchema as reason:
                 left_out[name] = str(reason)
-                self._report(
+                self._log.warn(
                     f"{_name(name, _origin(action))} is not offered to {self._provider}: {reason}."
                 )
                 continue
@@ -160,7 +159,7 @@ class Toolset:
             if schema.keys:
                 keys[name] = schema.keys
             if schema.changes:
-                self._report(
+                self._log.warn(
                     f"{_name(name, _origin(action))} is adapted for {self._provider}: "
                     f"{', '.join(schema.changes)}."
                 )
@@ -177,16 +176,11 @@ class Toolset:
             return ()
         ranked = sorted(actions, key=lambda one: (not one.in_browser, bool(one.mcp_server)))
         names = [(one.name, _origin(one)) for one in ranked[limit:]]
-        self._report(
+        self._log.warn(
             f"{self._provider} takes {limit} tools in a request, and there are {len(actions)}. "
             f"These are not offered: {'; '.join(_name(*one) for one in names)}."
         )
         return [name for name, _ in names]
-
-    def _report(self, warning: str) -> None:
-        if warning not in self._reported and len(self._reported) < _REPORTED:
-            self._reported.add(warning)
-            logger.warning("%s", warning)
 
     def _remember(self, offered: Mapping[str, Action], left_out: Mapping[str, str]) -> None:
         own = {name: _origin(one) for name, one in offered.items() if not one.in_browser}

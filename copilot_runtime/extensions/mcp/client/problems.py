@@ -3,28 +3,22 @@
 import logging
 from collections.abc import Sequence
 
+from copilot_runtime.base.outages import OnceLogger
 from copilot_runtime.extensions.mcp.client.server import McpServer
 
 logger = logging.getLogger(__name__)
-
-_MAX_LOGGED = 1_000
 
 
 class Problems:
     """What is left out of the answers of the servers of a pool, and why."""
 
     def __init__(self) -> None:
-        self._logged: set[str] = set()
+        self._log = OnceLogger(logger)
         self._of_tools: dict[tuple[str, ...], Sequence[str]] = {}
 
     def log(self, server: McpServer, problem: str) -> None:
         """Log a problem, unless it was logged before."""
-        text = _name_server(server, problem)
-        if len(self._logged) >= _MAX_LOGGED:
-            self._logged.clear()
-        if text not in self._logged:
-            self._logged.add(text)
-            logger.warning("%s", text)
+        self._log.warn(_name_server(server, problem))
 
     def set_tools(self, server: McpServer, problems: Sequence[str]) -> None:
         """Replace the problems of a server's list of tools, which was read again."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
-from copilot_runtime.adapters.media.results import split_result
+from copilot_runtime.adapters.media.results import has_files, split_results
 from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
 from copilot_runtime.api.events import Events, Usage
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
-    ImageMessage,
     Message,
     ResultMessage,
     TextMessage,
@@ -153,7 +152,7 @@ class ContextWindow:
     def calibrate(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
         """Calibrate the estimate by the count of input tokens, unless the request had media."""
         tokens = usage.input_tokens or 0
-        if tokens < _LEAST_COUNT or any(map(_holds_files, request.messages)):
+        if tokens < _LEAST_COUNT or any(map(has_files, split_results(request.messages))):
             return
         ratio = len(sent.decode(errors="replace")) / tokens * _CAUTION
         ratio = min(max(ratio, _FEWEST), _MOST)
@@ -188,25 +187,13 @@ def _is_short(messages: Iterable[Message]) -> bool:
     for message in messages:
         if type(message) is TextMessage and not message.parts:  # nearly all
             left -= len(message.content)
-        elif _has_media(message):
+        elif has_files(message):
             return False
         else:
             left -= count_characters(message)
         if left < 0:
             return False
     return True
-
-
-def _has_media(message: Message) -> bool:
-    return isinstance(message, ImageMessage) or bool(
-        isinstance(message, TextMessage) and message.parts
-    )
-
-
-def _holds_files(message: Message) -> bool:
-    if isinstance(message, ResultMessage):
-        return bool(split_result(message).parts)
-    return _has_media(message)
 
 
 class WrapperAdapter(Adapter):

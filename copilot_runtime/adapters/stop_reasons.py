@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from copilot_runtime.base.jsonvalue import get_object
+
 STOP_REASONS: Mapping[str, str] = {
     **dict.fromkeys(("completed", "end_turn", "eos", "stop", "stop_sequence"), "stop"),
     **dict.fromkeys(("incomplete", "length", "max_output_tokens", "max_tokens"), "length"),
@@ -27,3 +29,8 @@ def read_stop_reason(metadata: Mapping[str, Any]) -> str | None:
     reasons = (metadata.get(name) for name in _NAMES)
     reason = next((one for one in reasons if isinstance(one, str) and one), None)
     return None if reason is None else map_stop_reason(reason)
+
+
+def is_cut_off(message: Mapping[str, Any]) -> bool:
+    """Return whether a model reached its limit before it had finished a message of LangChain."""
+    return read_stop_reason(get_object(message, "response_metadata")) == "length"

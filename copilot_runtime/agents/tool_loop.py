@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from copilot_runtime.adapters.stop_reasons import read_stop_reason
+from copilot_runtime.adapters.stop_reasons import is_cut_off
 from copilot_runtime.adapters.tool_calls import is_readable
 from copilot_runtime.agents.turn import Handoff, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
@@ -35,7 +35,6 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.run_input import CURRENT_RUN, AgentInput, RunInput, wait_for_storage
 from copilot_runtime.api.transcript import fold_conversation, fold_messages
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.base.jsonvalue import get_object
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
 
 
@@ -201,7 +200,7 @@ def _start_calls(turn: Turn) -> tuple[bool, Sequence[Event]]:
     has_question = any(isinstance(event, Interrupt) for event in turn.events)
     is_blocked = has_question
     calls, open_ids = _find_pending_calls(turn.run.messages, turn.events)
-    is_cut = _ended_by_length(turn.events)
+    is_cut = ended_by_length(turn.events)
     for call in calls:
         is_open = call.id in open_ids
         if call.arguments.strip():  # clients of AG-UI refuse what they cannot parse themselves
@@ -242,7 +241,7 @@ def _is_broken(turn: Turn, call_id: str) -> bool:
     return False
 
 
-def _ended_by_length(events: Sequence[Event]) -> bool:
+def ended_by_length(events: Sequence[Event]) -> bool:
     """Return whether the agent's last request to its model ended by a limit, as far as it says so.
 
     Agents of LangGraph say so in the events of LangChain, which they pass on as `RAW`.
@@ -252,7 +251,7 @@ def _ended_by_length(events: Sequence[Event]) -> bool:
             case Usage(stop_reason=reason):
                 return reason == "length"
             case Raw(event={"event": "on_chat_model_end", "data": {"output": output}}):
-                return read_stop_reason(get_object(output, "response_metadata")) == "length"
+                return is_cut_off(output)
             case _:
                 pass
     return False

@@ -15,7 +15,7 @@ from copilot_runtime.adapters.stop_reasons import read_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.jsontext import dumps, mark_halves
-from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object, drop_none
 
 _TEXTS = ("output", "answer", "content", "text", "result", "response")
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
@@ -31,7 +31,7 @@ class ChunkReader(JSONReader):
     def __init__(self, request: ChatRequest, service: Service) -> None:
         super().__init__(request, service)
         self._begun = False
-        self._thought: tuple[Any, JsonObject] | None = None  # index and merged block
+        self._thought: tuple[Any, FieldPieces] | None = None  # index and block
         self._added = FieldPieces()  # `additional_kwargs`
         self._usage: JsonObject = {}  # of all chunks together
 
@@ -125,24 +125,21 @@ class ChunkReader(JSONReader):
         index = block.get("index")
         if self._thought is None or self._thought[0] != index:
             self._end_thought()
-            self._thought = (index, {"type": block["type"]})
+            self._thought = (index, FieldPieces())
+            self._thought[1].add({"type": block["type"]})
         words = next((block[name] for name in _THOUGHTS if block.get(name)), "")
         if isinstance(words, str) and words:
             self._assembly.reasoning(mark_halves(words))
-        block_fields = self._thought[1]
-        for name, value in block.items():
-            if name not in _PASSING and value is not None:
-                before = block_fields.get(name)
-                both = isinstance(before, str) and isinstance(value, str) and name == "signature"
-                block_fields[name] = f"{before}{value}" if both else value
+        more = {name: block[name] for name in block if name not in _PASSING}
+        self._thought[1].add(drop_none(more))
 
     def _end_thought(self) -> None:
         """Sign the reasoning with its complete block, so that it can be sent back unchanged."""
         if self._thought is None:
             return
-        block_fields, self._thought = self._thought[1], None
-        if len(block_fields) > 1:
-            self._assembly.add_thought_fields(block_fields)
+        fields, self._thought = self._thought[1].join(), None
+        if len(fields) > 1:
+            self._assembly.add_thought_fields(fields)
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.agents.tool_loop import ended_by_length
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import TOOL_CAPABILITIES, Agent
@@ -215,7 +216,7 @@ class AssistantAgent(Agent):
                         f"The assistants handed over {handoffs} times in one run.",
                         hint="Look at their prompts: they send the conversation in a circle.",
                     )
-            elif _is_cut(turn) and continuations < definition.continuations:
+            elif ended_by_length(turn) and continuations < definition.continuations:
                 continuations += 1
                 new.append(TextMessage(id=new_id(), role="user", content=_GO_ON))
             else:
@@ -378,12 +379,6 @@ def _waits_for_somebody(turn: Sequence[Event], new: Sequence[Message]) -> bool:
     calls = {one.id for one in new if isinstance(one, ActionExecutionMessage)}
     calls -= {one.call_id for one in new if isinstance(one, ResultMessage)}
     return bool(calls) or any(isinstance(event, Interrupt) for event in turn)
-
-
-def _is_cut(turn: Sequence[Event]) -> bool:
-    """Return whether the model's last answer was truncated at its token limit."""
-    reasons = [event.stop_reason for event in turn if isinstance(event, Usage)]
-    return bool(reasons) and reasons[-1] == "length"
 
 
 def _select_actions(actions: Sequence[Action], definition: AssistantDefinition) -> Sequence[Action]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from copilot_runtime.adapters.stop_reasons import read_stop_reason
+from copilot_runtime.adapters.stop_reasons import is_cut_off, read_stop_reason
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -102,7 +102,7 @@ class MessageStream:
         """
         messages = self._open.pop(str(event.get("run_id")), {})
         output = unwrap_message(get_object(event, "data").get("output"))
-        if _is_cut(output):
+        if is_cut_off(output):
             for message in messages.values():
                 last = next(reversed(message.calls.values()), None)
                 if last not in message.with_arguments:
@@ -126,7 +126,7 @@ class MessageStream:
         for call in calls:
             if call["id"] not in self.ids:
                 new = self.emit_call(call["id"], call["name"], dumps(call["args"]).decode(), id)
-                if call is calls[-1] and not call["args"] and _is_cut(message):
+                if call is calls[-1] and not call["args"] and is_cut_off(message):
                     del new[1:]  # its arguments are missing, and so is its end
                 events += new
         return events
@@ -257,11 +257,6 @@ def _stream_reasoning(message: _OpenMessage, chunk: JsonObject) -> Iterable[Even
             yield ReasoningContent(message_id=_reasoning_id(message), content=thought)
         if signature and message.has_reasoning:
             yield ReasoningSignature(entity_id=_reasoning_id(message), value=signature)
-
-
-def _is_cut(message: JsonObject) -> bool:
-    """Return whether a model reached its limit before it had finished a message."""
-    return read_stop_reason(get_object(message, "response_metadata")) == "length"
 
 
 def _close(message: _OpenMessage) -> Iterable[Event]:

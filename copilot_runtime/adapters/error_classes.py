@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from copilot_runtime.adapters.invalid_answers import MISSPELT
+from copilot_runtime.adapters.invalid_answers import MALFORMED
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -74,7 +74,7 @@ ERROR_CLASSES: Sequence[ErrorClass] = (
         InvalidAnswer,
         is_retried=True,  # once
         overridden=range(400, 600),
-        codes=dict.fromkeys(MISSPELT, 502),
+        codes=dict.fromkeys(MALFORMED, 502),
     ),
     ErrorClass(
         "context length",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 CONTENT = frozenset({TextMessageContent, ActionExecutionStart, Activity})
 """The types of events that answer a question; reasoning alone is no answer."""
 
-MISSPELT = frozenset(
+MALFORMED = frozenset(
     {
         *("json_validate_failed", "output_parse_failed", "tool_use_failed"),
         *("malformed_function_call", "malformed_response", "malformed_tool_call"),
@@ -32,14 +32,14 @@ _FAILURE = '{"error":'
 """The beginning of the result of a call that has failed, or was not run."""
 
 
-def find_misspelt_answer(
+def find_malformed_answer(
     service: "Service", stop_reason: str, message: str = ""
 ) -> InvalidAnswer | None:
     """Return the error for a stop reason of an answer that could not be parsed, else `None`.
 
     Google's endpoint for OpenAI's API sends another word and a colon before its own.
     """
-    if stop_reason.rpartition(":")[2].strip().lower() not in MISSPELT:
+    if stop_reason.rpartition(":")[2].strip().lower() not in MALFORMED:
         return None
     return _build_error(service, f"The model stopped with {stop_reason}. {message}".rstrip())
 

@@ -102,7 +102,7 @@ class JSONReader(ABC):
         after = self._conclude()
         return [*events, *after]
 
-    def find_emptiness(self) -> InvalidAnswer | None:
+    def find_empty_answer(self) -> InvalidAnswer | None:
         """Return the error for an answer without content, or `None` if it needs none."""
         return find_empty_answer(self._service, self._request, self._stop)
 

@@ -153,7 +153,7 @@ async def stream_response(
                 if error is None:
                     ending = reader.end()
                     is_answered = is_answered or not CONTENT.isdisjoint(map(type, ending))
-                    error = None if is_answered else reader.find_emptiness()
+                    error = None if is_answered else reader.find_empty_answer()
                     for event in ending:
                         if isinstance(event, Usage):
                             request.on_usage(event)

@@ -6,7 +6,6 @@ would append the arguments of the second one to those of the first.
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
@@ -39,8 +38,6 @@ CALL_EVENTS = frozenset(
     }
 )
 """The types of events that may name a call."""
-
-_Named = TypeVar("_Named", ActionExecutionArgs, ActionExecutionEnd)
 
 
 class CallIds:
@@ -143,7 +140,7 @@ class CallIds:
             return event
         return replace(event, call_id=name, message_id=id)
 
-    def _name(self, event: _Named) -> _Named:
+    def _name(self, event: ActionExecutionArgs | ActionExecutionEnd) -> Event:
         name = self._names.get(event.call_id)
         return event if name in (None, event.call_id) else replace(event, call_id=name)
 

@@ -15,7 +15,7 @@ import orjson
 
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, read_stream_error
-from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.invalid_answers import find_malformed_answer
 from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
@@ -225,7 +225,7 @@ class ConverseReader(JSONReader):
     def _finish(self, reason: str) -> None:
         if reason == "content_filtered":
             raise self._service.content_filter_error()
-        if (error := find_misspelt_answer(self._service, reason)) is not None:
+        if (error := find_malformed_answer(self._service, reason)) is not None:
             raise error
         self.finished = True
         self._stop = map_stop_reason(reason) or None

@@ -9,7 +9,7 @@ import orjson
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error
 from copilot_runtime.adapters.google.request import SIGNED
-from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.invalid_answers import find_malformed_answer
 from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
@@ -110,7 +110,7 @@ class GenerationReader(JSONReader):
     def _finish(self, reason: str, message: str) -> None:
         if reason in _FILTERED:
             raise self._service.content_filter_error()
-        if (error := find_misspelt_answer(self._service, reason, message)) is not None:
+        if (error := find_malformed_answer(self._service, reason, message)) is not None:
             raise error
         if reason in _FAILED:
             about = f"The model stopped with {reason}. {message}".rstrip()

@@ -168,7 +168,7 @@ class LangChainAdapter(Adapter):
                     answer.describe(request.span)
             ending = answer.end()
             is_answered = is_answered or not CONTENT.isdisjoint(map(type, ending))
-            failure = answer.failure or (None if is_answered else answer.find_emptiness())
+            failure = answer.failure or (None if is_answered else answer.find_empty_answer())
             is_invalid = isinstance(failure, InvalidAnswer)
             for event in ending:
                 if not is_invalid or isinstance(event, Usage):

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from copilot_runtime.adapters.added_fields import FieldPieces
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.invalid_answers import find_malformed_answer
 from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.langchain.request import PROVIDER
 from copilot_runtime.adapters.stop_reasons import read_stop_reason
@@ -160,7 +160,7 @@ class ChunkReader(JSONReader):
         self._model = metadata.get("model_name") or metadata.get("model") or self._model
         if (reason := read_stop_reason(metadata)) is not None:
             self._stop = reason
-            self.failure = find_misspelt_answer(self._service, reason) or self.failure
+            self.failure = find_malformed_answer(self._service, reason) or self.failure
         if self._stop in ("content_filter", "refusal"):
             self.failure = self._service.content_filter_error()
 

@@ -11,7 +11,7 @@ import orjson
 from copilot_runtime.adapters.added_fields import FieldPieces
 from copilot_runtime.adapters.attachments import image_activity_from_url
 from copilot_runtime.adapters.errors import Service, read_stream_error
-from copilot_runtime.adapters.invalid_answers import find_misspelt_answer
+from copilot_runtime.adapters.invalid_answers import find_malformed_answer
 from copilot_runtime.adapters.json_reader import JSONReader
 from copilot_runtime.adapters.openai.answers import NAMES, THOUGHTS
 from copilot_runtime.adapters.provider_errors import find_error
@@ -189,7 +189,7 @@ class CompletionReader(JSONReader):
             raise self._service.content_filter_error()
         if native_reason or reason not in STOP_REASONS:
             for word in (reason, native_reason or ""):
-                if (error := find_misspelt_answer(self._service, word)) is not None:
+                if (error := find_malformed_answer(self._service, word)) is not None:
                     raise error
             if native_reason and map_stop_reason(native_reason) == "length":
                 stop = "length"

@@ -62,7 +62,7 @@ class RootMerger:
                 branches = [one for one in merges if one is not None]
                 if not branches:
                     return None
-                self._tell_branches(merged, branches, name)
+                self._note_branches(merged, branches, name)
                 merged = _merge_any(merged, branches)
         if "not" in schema:
             self.notes.append(f"The arguments must not match {write_json(schema['not'])}.")
@@ -71,7 +71,7 @@ class RootMerger:
             self.notes.append(f"The arguments are one of {write_json(values)}.")
         return merged
 
-    def _tell_branches(self, base: JsonObject, branches: Sequence[JsonObject], name: str) -> None:
+    def _note_branches(self, base: JsonObject, branches: Sequence[JsonObject], name: str) -> None:
         """Note the groups of arguments that alternatives distinguish."""
         groups = [_describe_branch(one, base) for one in branches]
         if len(branches) > 1 and any(groups):

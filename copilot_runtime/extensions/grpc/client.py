@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import grpc
 from google.protobuf.message import Message
@@ -124,8 +124,8 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         def open_call(read: Deserializer | None) -> Any:
             return self._connection.channel.unary_unary(method, None, read)
 
-        codec = _Codec(request_serializer or _serialize, response_deserializer)
-        return self._wrap(method, open_call, codec, self._timeout)
+        serialize = request_serializer or _serialize
+        return self._wrap(method, open_call, serialize, response_deserializer, self._timeout)
 
     def unary_stream(
         self,
@@ -139,8 +139,8 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         def open_call(read: Deserializer | None) -> Any:
             return self._connection.channel.unary_stream(method, None, read)
 
-        codec = _Codec(request_serializer or _serialize, response_deserializer)
-        return self._wrap(method, open_call, codec, None)
+        serialize = request_serializer or _serialize
+        return self._wrap(method, open_call, serialize, response_deserializer, None)
 
     def stream_unary(
         self,
@@ -163,7 +163,8 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         self,
         method: str,
         open_call: Callable[[Deserializer | None], Any],
-        codec: "_Codec",
+        serialize: Serializer,
+        deserialize: Deserializer | None,
         usual: float | None,
     ) -> Callable[..., Any]:
         def start(
@@ -172,12 +173,12 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
             timeout: float | None = usual,
             metadata: Iterable[tuple[str, str | bytes]] | None = None,
         ) -> Any:
-            body = codec.serialize(request)
+            body = serialize(request)
             parent = find_current_span()
             if not parent.is_recording or method.startswith(_UNTRACED):
                 every = [*self.build_metadata(method, body), *(metadata or ())]
-                return open_call(codec.deserialize)(body, timeout=timeout, metadata=every)
-            traced = _TracedCall(self._start_span(parent, method), codec.deserialize)
+                return open_call(deserialize)(body, timeout=timeout, metadata=every)
+            traced = _TracedCall(self._start_span(parent, method), deserialize)
             traced.note_request(request)
             with work_under(traced.span):
                 every = [*self.build_metadata(method, body), *(metadata or ())]
@@ -274,11 +275,6 @@ def parse_address(address: str) -> tuple[str, bool]:
             hint="Write grpc://host:port, grpcs://host:port for TLS, or unix:/path.",
         )
     return rest.rstrip("/"), has_tls
-
-
-class _Codec(NamedTuple):
-    serialize: Serializer
-    deserialize: Deserializer | None
 
 
 class _TracedCall:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,7 @@ def open_transport(
             encoding_error_handler="replace",
         )
         return stdio_client(parameters, errlog=sys.stderr)
+    build = partial(_build_client, server, status=status, limit=limit, report=report)
     if server.uses_sse:
 
         def create_client(
@@ -96,15 +98,7 @@ def open_transport(
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             del timeout, auth  # set by `_build_client`
-            client = _build_client(
-                server,
-                headers or {},
-                status,
-                silence=_SSE_SILENCE,
-                limit=limit,
-                report=report,
-                large=large,
-            )
+            client = build(headers or {}, silence=_SSE_SILENCE, large=large)
             client.event_hooks["response"].append(watch)
             return client
 
@@ -113,10 +107,7 @@ def open_transport(
                 over.set()  # after this, the package sends nothing and raises nothing
 
         return sse_client(server.url, {**headers}, httpx_client_factory=create_client)
-    client = _build_client(
-        server, headers, status, silence=server.max_time, limit=limit, report=report, large=None
-    )
-    return _open_streamable(server.url, client)
+    return _open_streamable(server.url, build(headers, silence=server.max_time))
 
 
 @asynccontextmanager
@@ -131,12 +122,12 @@ async def _open_streamable(
 def _build_client(
     server: McpServer,
     headers: Mapping[str, str],
-    status: TransportStatus,
     *,
+    status: TransportStatus,
     silence: float,
     limit: MessageLimit,
     report: Callable[[str], None],
-    large: LargeResults | None,
+    large: LargeResults | None = None,
 ) -> httpx2.AsyncClient:
     async def add_context(request: httpx2.Request) -> None:
         # runs in the context of the task that calls a tool, as below

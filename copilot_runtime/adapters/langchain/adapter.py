@@ -211,10 +211,12 @@ class LangChainAdapter(Adapter):
 
 def _find_provider(model: Any) -> str:
     """Return the provider of a chat model: a name in `ADAPTERS`, or that of its package."""
-    module = type(model).__module__.partition(".")[0]
-    package = module.removeprefix("langchain_") if module != "langchain_core" else ""
-    provider = _PROVIDERS.get(package, package if module != package else PROVIDER)
-    return "azure" if "Azure" in type(model).__name__ else provider or PROVIDER
+    if "Azure" in type(model).__name__:
+        return "azure"
+    module, _, package = type(model).__module__.partition(".")[0].partition("langchain_")
+    if module or package in ("", "core"):
+        return PROVIDER
+    return _PROVIDERS.get(package, package)
 
 
 def _load_model(name: str) -> Any:

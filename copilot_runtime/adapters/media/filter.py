@@ -264,21 +264,14 @@ def _find_wrong_type(media: Media, service: str, limits: MediaLimits) -> str | N
 
 def _find_excess(media: Media, service: str, limits: MediaLimits) -> str | None:
     """Return why a file is too large as half a sentence, or `None`."""
-    match media.kind:
-        case "image":
-            most = limits.image_bytes
-        case "document":
-            is_pdf = media.mime_type in ("", "application/pdf")
-            most = limits.pdf_bytes if is_pdf else limits.document_bytes
-        case "audio" | "video":
-            most = None
-    if not media.data:
-        return None
+    is_pdf = media.mime_type in ("", "application/pdf")
+    document_bytes = limits.pdf_bytes if is_pdf else limits.document_bytes
+    most = {"image": limits.image_bytes, "document": document_bytes}.get(media.kind)
     if most is not None and (size := count_bytes(media.data)) > most:
         return f"it has {_format(size)}, and {service} takes {media.kind}s of {_format(most)}"
     side = limits.image_side if media.kind == "image" else None
-    if side is not None and (found := measure_image(media.data, media.mime_type)) is not None:
-        width, height = found
+    if side is not None:
+        width, height = measure_image(media.data, media.mime_type) or (0, 0)
         if max(width, height) > side:
             return f"it has {width} by {height} pixels, and {service} takes {side} on a side"
     return None

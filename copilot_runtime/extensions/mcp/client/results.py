@@ -218,11 +218,6 @@ def _read_messages(item: Any, number: int, report: Report) -> Sequence[BaseModel
     return [_parse(PromptMessage, {**fields, "content": one}, what, report) for one in blocks]
 
 
-def _read_content(item: Any, number: int, report: Report) -> Sequence[BaseModel]:
-    del number  # the type says which block it is
-    return [_read_block(item, report)]
-
-
 _BLOCKS: Mapping[str, type[ContentBlock]] = {
     "text": TextContent,
     "image": ImageContent,
@@ -277,7 +272,7 @@ class _Kind(NamedTuple):
 
 RESULTS: Mapping[str, _Kind] = {
     "tools/list": _Kind(ListToolsResult, "tools", partial(_read_entry, Tool, "tool")),
-    _CALL: _Kind(CallToolResult, "content", _read_content),
+    _CALL: _Kind(CallToolResult, "content", lambda item, _, report: [_read_block(item, report)]),
     "resources/list": _Kind(
         ListResourcesResult, "resources", partial(_read_entry, Resource, "resource")
     ),

@@ -6,6 +6,7 @@ first must not be a digit. An action of another name has an alias in requests an
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 
 from copilot_runtime.api.action import Action
@@ -45,6 +46,7 @@ def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
     return [{"type": "function", "function": tool} for tool in select_tools(actions)]
 
 
+@lru_cache(maxsize=1024)  # twice in each request
 def encode_tool_name(name: str) -> str:
     """Return the tool name of an action: its own, or an alias if providers do not accept it."""
     if _VALID_NAME.fullmatch(name):

@@ -23,8 +23,8 @@ _RETRY = re.compile(
     re.IGNORECASE,
 )
 """How OpenAI, Azure, Groq and Google say when to ask again: `in 20s`, `in 7m12.5s`, `in 350ms`."""
-_TITLE = re.compile(r"<title[^<>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
-_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)</title>", re.IGNORECASE)
+_TAG = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST = 500
 
 

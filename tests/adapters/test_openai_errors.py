@@ -114,6 +114,7 @@ BODIES: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "JSON of another kind": ({"a": 1}, '500 {"a":1}'),
     "text": (b"Bad\n gateway", "500 Bad gateway"),
     "a page": (b"<html><style>p{}</style><h1>Bad</h1>gateway</html>", "500 Bad gateway"),
+    "a page that is cut off": (b"<h1>Bad</h1>gateway<script>let a = ", "500 Bad gateway"),
     "bytes": (b"\xff", "500 \N{REPLACEMENT CHARACTER}"),
     "nothing": (b"", "500 status code (no body)"),
     "a novel": (b"x" * 5_000, "500 " + "x" * 500 + "..."),

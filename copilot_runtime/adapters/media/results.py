@@ -30,14 +30,13 @@ _BLOCKS = (
 )
 """The types of blocks with files, or their start."""
 
-_STARTS = ("data:", "iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "JVBERi0")
+_STARTS = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "JVBERi0")
 """The first characters of usual files in base64."""
 
 _LONG = 4_096
 _STRIDE = 1_500
 _SAMPLE = re.compile(r"[\w+/=\s\\-]{64}", re.ASCII)
-"""A long result is parsed if one of its samples, `_STRIDE` characters apart, may be base64: to look
-for `_BLOCKS` in all of it would take longer than to send it."""
+"""A long result has files only if one of its samples, `_STRIDE` characters apart, may be base64."""
 
 _KINDS = {
     "image": "image",
@@ -103,11 +102,15 @@ def replace_text(result: ResultMessage, text: str) -> ResultMessage:
 
 def _may_hold_files(text: str) -> bool:
     """Return whether a result has to be parsed: most have no files."""
-    if len(text) > _LONG:
-        return any(_SAMPLE.match(text, at) for at in range(0, len(text), _STRIDE))
+    if len(text) > _LONG and not any(
+        _SAMPLE.match(text, at) for at in range(0, len(text), _STRIDE)
+    ):
+        return False
     if '"type"' in text and any(mark in text for mark in _BLOCKS):
         return True
-    return ";base64," in text or text.startswith(_STARTS)
+    if ";base64," in text or any(start in text for start in _STARTS):
+        return True
+    return _BASE64.match(text) is not None and detect_type(text) is not None
 
 
 def _parse(text: str) -> Sequence[Part] | None:

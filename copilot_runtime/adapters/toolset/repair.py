@@ -316,7 +316,7 @@ def _read_positive(repair: _Repair, value: Any) -> Any:
 
 def _read_count(repair: _Repair, value: Any) -> Any:
     number = _read_number(repair, value)
-    is_count = number is not _NO_SCHEMA and number >= 0 and number == int(number)
+    is_count = number is not _NO_SCHEMA and 0 <= number < 2**53 and number == int(number)
     return int(number) if is_count else _NO_SCHEMA
 
 

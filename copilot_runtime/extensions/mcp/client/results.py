@@ -218,6 +218,10 @@ def _read_messages(item: Any, number: int, report: Report) -> Sequence[BaseModel
     return [_parse(PromptMessage, {**fields, "content": one}, what, report) for one in blocks]
 
 
+def _read_content(item: Any, _: int, report: Report) -> Sequence[BaseModel]:
+    return [_read_block(item, report)]
+
+
 _BLOCKS: Mapping[str, type[ContentBlock]] = {
     "text": TextContent,
     "image": ImageContent,
@@ -272,7 +276,7 @@ class _Kind(NamedTuple):
 
 RESULTS: Mapping[str, _Kind] = {
     "tools/list": _Kind(ListToolsResult, "tools", partial(_read_entry, Tool, "tool")),
-    _CALL: _Kind(CallToolResult, "content", lambda item, _, report: [_read_block(item, report)]),
+    _CALL: _Kind(CallToolResult, "content", _read_content),
     "resources/list": _Kind(
         ListResourcesResult, "resources", partial(_read_entry, Resource, "resource")
     ),

@@ -73,7 +73,7 @@ class Service:
     secret: str | None = field(default=None, repr=False)
     format: str = "a stream of events"
     origin: str = ""
-    """What `added_fields.name_origin` returns; empty: the service gets nothing back."""
+    """The service in `added_fields.name_origin`; empty: no added fields are sent back."""
 
     def format_error(self, hint: str) -> NetworkError:
         """Return the error for a response of an unexpected format; it is not retryable."""

@@ -53,7 +53,7 @@ class ToolCallBuffer:
         return not call_id and (self.closed or self.ended or self.is_complete())
 
     def added_fields(self) -> JsonObject | None:
-        """Return what the service wants back: fields, or an id that another service may refuse."""
+        """Return the fields to send back, with an id that another service may refuse."""
         fields = self.fields.join()
         if self.provider_id and self.provider_id != self.id:
             fields[ID] = self.provider_id

@@ -57,6 +57,10 @@ _NEEDED = ("TOOL_CALL_", "RUN_", "STATE_DELTA")
 changes of the state, to which the next ones are relative."""
 
 
+_TEXTS = frozenset({"TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK"})
+"""The types of events without which an answer may have no text."""
+
+
 class EventDecoder:
     """Decodes the events of a stream; `agent` is the name in errors and states.
 
@@ -147,7 +151,7 @@ class EventDecoder:
         if self._is_strict or may_be_needed:
             self._fail(reason, payload)
             return
-        self._lacks_text = self._lacks_text or str(kind).startswith("TEXT_MESSAGE")
+        self._lacks_text = self._lacks_text or kind in _TEXTS
         self._log_once(str(kind), f"what cannot be read is left out. {reason[:500]}")
 
     def _fail(self, reason: str, payload: bytes) -> None:
@@ -197,8 +201,8 @@ class EventDecoder:
                 ]
 
     def _finish(self) -> None:
-        if self._lacks_text and not self._has_text:
-            self._fail("No text of its answer has a messageId.", dumps(self._end))
+        if self._lacks_text and not (self._has_text or self._names):
+            self._fail("Its answer has texts, and none can be read.", dumps(self._end))
             return
         try:
             self._events += decode_run_end(self._end)

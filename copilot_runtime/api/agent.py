@@ -59,7 +59,7 @@ class Agent:
     """Whether it executes server actions itself and continues with the model. Other agents end
     their turn at such a call."""
     capabilities: Mapping[str, Any] = MappingProxyType({})
-    """What it supports, as the categories of AG-UI's `AgentCapabilities`, for `useCapabilities()`.
+    """Its capabilities as AG-UI's `AgentCapabilities`, for `useCapabilities()`.
     A category or field that is missing is unknown. https://docs.ag-ui.com/concepts/capabilities"""
 
     def run(self, run: "RunInput") -> Events:

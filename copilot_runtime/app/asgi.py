@@ -48,8 +48,8 @@ class Readiness(BaseModel):
     `knowledge` is present if the runtime has some. Questions are also answered during its update,
     and while the parts in `failing` fail: `traces` (spans cannot be stored), `exporter` (its
     receiver rejects spans), `plans` (they wait until they can be stored), the `carrier` to other
-    processes, the store of `limits`, the `provider` (the latest requests failed), and `tools` that
-    models are not offered, each with its name and the reason where nobody signs in.
+    processes, the store of `limits`, the `provider` (the latest requests failed), and `tools`
+    that are left out, with names and reasons unless users sign in.
     """
 
     status: Literal["ready", "not ready"]

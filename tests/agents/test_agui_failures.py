@@ -286,7 +286,7 @@ async def test_an_answer_of_which_no_text_can_be_read_is_an_error(
     provider.answer(whole_run(*({**event, "messageId": None} for event in text("m", "lost"))))
     _, error = await heard_until_error(agent)
     assert isinstance(error, IncompleteStream)
-    assert "No text of its answer has a messageId." in error.message
+    assert "Its answer has texts, and none can be read." in error.message
 
 
 async def test_a_snapshot_loses_the_message_that_cannot_be_read(

@@ -100,7 +100,7 @@ class GenerationReader(JSONReader):
     def _take_call(self, call: JsonObject, signature: str | None) -> None:
         at = self._calls
         self._calls += 1
-        # an empty object is also what is left of arguments that were cut off
+        # Gemini also sends an empty object for arguments that were cut off
         values = call.get("args")
         arguments = orjson.dumps(values).decode() if values else ""
         added = {"thoughtSignature": signature} if signature else None

@@ -1,1 +1,1 @@
-"""Media in requests to models: their true types, the limits of providers, and what is left out."""
+"""The media of requests to models: types, limits of providers, and files in results."""

@@ -29,7 +29,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import ActionExecutionMessage, Message
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps, join_pieces
 from copilot_runtime.base.jsonvalue import parse_object
 from copilot_runtime.base.outages import OnceLogger
 
@@ -230,4 +230,4 @@ def _rename(arguments: str, names: Mapping[str, str]) -> str:
 
 
 def _build_arguments(call_id: str, names: Mapping[str, str], pieces: Sequence[str]) -> Event:
-    return ActionExecutionArgs(call_id=call_id, delta=_rename("".join(pieces), names))
+    return ActionExecutionArgs(call_id=call_id, delta=_rename(join_pieces(pieces), names))

@@ -55,7 +55,7 @@ class Conversation:
         """Whether the page has only questions, as one that was loaded again."""
         self._inserted: set[str] = set()
         self._seen: set[_Key] = set()
-        """What has been in the messages of the graph since the run began."""
+        """The messages that the graph has had since the run began."""
         self._withdrawn: set[_Key] = set()
         self._state: Sequence[JsonObject] | None = None
         self._values: JsonObject = {}

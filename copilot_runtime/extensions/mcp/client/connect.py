@@ -39,7 +39,7 @@ _SESSION_ID = "mcp-session-id"
 
 
 class TransportStatus:
-    """What happened to a session's requests, which the package `mcp` does not report."""
+    """Statuses, limits and the session id of requests, which the package `mcp` does not report."""
 
     refusal: int | None = None
     """The last status that is not 2xx."""

@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class Problems:
-    """What is left out of the answers of the servers of a pool, and why."""
+    """The malformed parts that were left out of answers of a pool's servers, with the reasons."""
 
     def __init__(self) -> None:
         self._log = OnceLogger(logger)

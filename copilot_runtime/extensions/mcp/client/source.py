@@ -72,7 +72,7 @@ class McpActions(ActionSource):
         return [*actions_by_name.values()]
 
     def list_problems(self) -> list[str]:
-        """Return what is left out of the tools of the operator's servers, each as a sentence."""
+        """Return a sentence for each tool of the operator's servers that is left out."""
         return self._pool.problems.list_tools(self._servers.servers)
 
     def _warn_of_duplicate(self, name: str, label: str) -> None:

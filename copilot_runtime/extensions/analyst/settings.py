@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -12,17 +12,20 @@ from copilot_runtime.config.section import (
     Seconds,
     SecondsOrNone,
     Section,
-    Words,
     check_match,
     read_object,
+    split_words,
 )
 
+_Source = str | Mapping[str, Any]
 
-def _check_urls(texts: tuple[str, ...]) -> tuple[str, ...]:
-    for text in texts:
+
+def _check_urls(sources: tuple[_Source, ...]) -> tuple[_Source, ...]:
+    for source in sources:
+        text = source if isinstance(source, str) else str(source.get("location"))
         if re.match(r"(\w+=)?postgres(ql)?://", text):
             check_store_url(text)
-    return texts
+    return sources
 
 
 class AnalystSettings(Section):
@@ -35,11 +38,13 @@ class AnalystSettings(Section):
             "Empty: there is none.",
         )
     )
-    data: Annotated[Words, AfterValidator(_check_urls)] = Field(
+    data: Annotated[
+        tuple[_Source, ...], BeforeValidator(split_words), AfterValidator(_check_urls)
+    ] = Field(
         default=(),
         description="Data sources: files and glob patterns (CSV, Parquet, JSON), a DuckDB file, "
         "postgresql://..., or traces, the traces of this server, for operators only. name=PATH "
-        "gives a source a name.",
+        "gives a source a name; a mapping of `location` says more.",
         repr=False,  # an address may hold a password
     )
     store: str = Field(

@@ -41,7 +41,9 @@ def list_names(analyst: Analyst, scope: Scope = ANN) -> list[str]:
 async def test_a_source_that_cannot_be_read_shows_no_row_and_no_path(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "bad.csv").write_bytes(b"id,owner\n1,ann\n2,BOB-SECRET\xff\n")
+    (tmp_path / "bad.csv").write_bytes(
+        b"\xff\xfei\0d\0\n\0B\0O\0B\0-\0S\0E\0C\0R\0E\0T\0\0\xd8\n\0"
+    )
     analyst = build(tmp_path, "bad.csv")
     with pytest.raises(DatasetRefused) as caught:
         await analyst.open()
@@ -59,7 +61,7 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
 ) -> None:
     monkeypatch.setattr("copilot_runtime.extensions.analyst.upkeep._FIRST_WAIT", 0.0)
     bad = tmp_path / "bad.csv"
-    bad.write_bytes(b"id,owner\n1,ann\xff\n")
+    bad.write_bytes(b"\xff\xfei\0d\0\0\xd8\n\0")
     analyst = build(tmp_path, "bad.csv", "none.csv", "orders.csv")
     await analyst.open()
     async with aclosing(analyst):
@@ -75,8 +77,7 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
 @in_one_test(
     "text",
     [
-        'id,owner,amount\n1,bob,"SECRET"x,5\n2,ann,5\n',
-        "id,owner,amount\n1,bob,5,6,7\n2,ann,5,6,7\n",
+        '1,bob,"SECRET"x,5\n2,ann,5\n',
         "id,person,amount\n1,bob,5\n",
     ],
 )

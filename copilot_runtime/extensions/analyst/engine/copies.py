@@ -5,33 +5,30 @@ import logging
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from copilot_runtime.extensions.analyst.engine.csv.table import CsvFiles, CsvOptions
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 from copilot_runtime.extensions.analyst.engine.postgres import EMPTY, Export, ExportColumn
 from copilot_runtime.extensions.analyst.engine.sandbox import Config, EngineOptions
-from copilot_runtime.extensions.analyst.engine.sources import DataSource, SourceKind, list_files
+from copilot_runtime.extensions.analyst.engine.sources import DataSource, list_files
 from copilot_runtime.extensions.analyst.engine.store import StoredTable
+from copilot_runtime.extensions.analyst.engine.text_files import decode_file
 from copilot_runtime.extensions.analyst.results import Column
 
 logger = logging.getLogger(__name__)
 
-READERS: Mapping[SourceKind, str] = {
-    "csv": "read_csv({files}, union_by_name=true{options})",
-    "parquet": "read_parquet({files}, union_by_name=true)",
-    "json": "read_json({files}, union_by_name=true{options})",
-}
-
-_SEPARATOR = re.compile(r"[,;|\t]")
-
-WHOLE_SAMPLE = ", sample_size=-1"
-"""Read all rows to infer the types: slow, but necessary if a late row differs from the first."""
+_PARQUET = "read_parquet([{}], union_by_name=true)"
+_JSON = "read_json([{}], union_by_name=true)"
+_WHOLE_JSON = "read_json([{}], union_by_name=true, sample_size=-1)"
+"""It reads all rows to infer the types: slow, but a late row may differ from the first."""
 
 Choose = Callable[[str], str]
 """Returns the name of a new data set for the name of a table."""
@@ -43,6 +40,7 @@ class Copy:
     def __init__(self, part: Path, options: EngineOptions) -> None:
         self._part = part
         self._spill = part.with_suffix(".part-spill")
+        self._texts = part.with_suffix(".part-texts")
         config: Config = {
             "memory_limit": options.memory_limit,
             "threads": str(options.threads),
@@ -67,30 +65,26 @@ class Copy:
         return [self._copy_files(source, choose(source.name))]
 
     def _copy_files(self, source: DataSource, name: str) -> StoredTable:
-        files = ", ".join(quote_text(str(path)) for path in list_files(source))
-        reader = READERS[source.kind]
-        target = f"CREATE OR REPLACE TABLE {quote_name(name)} AS FROM "
-        try:
-            self._connection.execute(target + reader.format(files=f"[{files}]", options=""))
-        except (duckdb.ConversionException, duckdb.InvalidInputException):
-            if source.kind == "parquet":
-                raise
-            whole = reader.format(files=f"[{files}]", options=WHOLE_SAMPLE)
-            self._connection.execute(target + whole)
+        paths = list_files(source)
+        if source.kind == "parquet":
+            return self._read_files(name, _PARQUET, paths)
+        files = [decode_file(self._connection, path, self._texts) for path in paths]
         if source.kind == "csv":
-            self._check_columns(name)
-        return self._read_table(name)
+            options = CsvOptions(columns=source.columns, dates=source.dates)
+            notes = CsvFiles(self._connection, files, self._texts, options).create_table(name)
+            return replace(self._read_table(name), notes=notes)
+        paths = [file.path for file in files]
+        try:
+            return self._read_files(name, _JSON, paths)
+        except (duckdb.ConversionException, duckdb.InvalidInputException):
+            return self._read_files(name, _WHOLE_JSON, paths)
 
-    def _check_columns(self, name: str) -> None:
-        """Refuse a file that was read as one column because a line is malformed."""
-        cursor = self._connection.execute(f"FROM {quote_name(name)} LIMIT 1")
-        names = [str(item[0]) for item in cursor.description or ()]
-        row: Any = cursor.fetchone() or ("",)
-        first = str(row[0]) if names == ["column0"] else names[0]
-        if len(names) == 1 and _SEPARATOR.search(first):
-            raise duckdb.InvalidInputException(
-                f"CSV Error: all lines are one column, {names[0]!r}. One of them is malformed."
-            )
+    def _read_files(self, name: str, reader: str, paths: Sequence[Path]) -> StoredTable:
+        files = ", ".join(quote_text(str(path)) for path in paths)
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {quote_name(name)} AS FROM {reader.format(files)}"
+        )
+        return self._read_table(name)
 
     def _copy_database(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         location = quote_text(str(list_files(source)[0]))
@@ -146,14 +140,18 @@ class Copy:
         """Flush the file and close it."""
         self._connection.execute("CHECKPOINT")
         self._connection.close()
-        shutil.rmtree(self._spill, ignore_errors=True)
+        self._remove_folders()
 
     def discard(self) -> None:
         """Close the file and delete everything written."""
         self._connection.close()
-        shutil.rmtree(self._spill, ignore_errors=True)
+        self._remove_folders()
         for path in self._part.parent.glob(f"{self._part.name}*"):
             path.unlink(missing_ok=True)
+
+    def _remove_folders(self) -> None:
+        for folder in (self._spill, self._texts):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def list_views(connection: duckdb.DuckDBPyConnection, database: str) -> Collection[tuple[str, str]]:
@@ -218,6 +216,7 @@ _CAUSES = [
         (r"external access|disabled by configuration", "it reads other files"),
         (r"no such file|no files found|cannot open file", "it cannot be opened"),
         (r"permission denied", "it may not be read"),
+        (r"file is empty", "it is empty"),
         (r"no space left", "the disk is full"),
         (r"out of memory|allocate", "it needs more memory than it may have"),
         (r"error when sniffing|csv error", "it is no table of lines with equal columns"),
@@ -229,9 +228,14 @@ _CAUSES = [
 BATCH = 5_000
 
 _TABLES = """
-SELECT name FROM sqlite_master
-WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
+SELECT name, type FROM pragma_table_list
+WHERE schema = 'main' AND type IN ('table', 'view', 'virtual')
+  AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
+"""Without the shadow tables in which an index, such as that of FTS5, keeps its data."""
+
+_COLUMNS_AT_ONCE = 200
+"""A statement of SQLite has at most 2,000 results."""
 
 
 def is_sqlite(file: Path) -> bool:
@@ -256,13 +260,21 @@ def export_tables(
         with closing(_connect(file)) as connection:
             connection.text_factory = _decode_text
             connection.execute("BEGIN")
-            names = [row[0] for row in connection.execute(_TABLES)]
-            names = [name for name in names if only in {None, name}]
-            if not names:
-                raise DatasetRefused(f"The database {file.name!r} has no table to copy.")
-            for number, name in enumerate(names):
+            found = [row for row in connection.execute(_TABLES) if only in {None, row[0]}]
+            is_empty = True
+            for number, (name, type) in enumerate(found):
                 target = part.with_name(f"{part.name}-{number}.csv")
-                yield _export_table(connection, name, target, on_rows)
+                try:
+                    export = _export_table(connection, name, target, on_rows)
+                except sqlite3.OperationalError as error:
+                    if type == "table" or only is not None:
+                        raise
+                    logger.error("The view %r of %r is left out: %s", name, file.name, error)
+                    continue
+                is_empty = False
+                yield export
+            if is_empty:
+                raise DatasetRefused(f"The database {file.name!r} has no table to copy.")
     except sqlite3.Error as error:
         raise DatasetRefused(f"The database {file.name!r} cannot be read: {error}.") from error
 
@@ -295,10 +307,14 @@ def _plan_columns(
 ) -> Sequence[ExportColumn]:
     """Infer column types from the values: SQLite does not enforce declared types."""
     types = ("blob", "text", "real", "integer")
-    counts = ", ".join(
-        f"max(typeof({quote_name(name)}) = '{type}')" for name in names for type in types
-    )
-    found = connection.execute(f"SELECT {counts} FROM {quote_name(table)}").fetchone()
+    found: list[bool] = []
+    for start in range(0, len(names), _COLUMNS_AT_ONCE):
+        counts = ", ".join(
+            f"max(typeof({quote_name(name)}) = '{type}')"
+            for name in names[start : start + _COLUMNS_AT_ONCE]
+            for type in types
+        )
+        found += connection.execute(f"SELECT {counts} FROM {quote_name(table)}").fetchone()
     columns: list[ExportColumn] = []
     for number, name in enumerate(names):
         has_blob, has_text, has_real, has_integer = found[4 * number : 4 * number + 4]

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -65,8 +66,11 @@ _LONGEST_SAVED = 50
 
 
 def make_table_name(text: str) -> str:
-    """Return a table name that needs no quotes in SQL: `Sales 2026` becomes `sales_2026`."""
-    name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:60] or "data"
+    """Return a table name that needs no quotes in SQL: `Sales 2026` becomes `sales_2026`.
+
+    Letters of all scripts stay.
+    """
+    name = re.sub(r"\W+", "_", unicodedata.normalize("NFC", text).lower()).strip("_")[:60] or "data"
     return f"t_{name}" if name[0].isdigit() else name
 
 

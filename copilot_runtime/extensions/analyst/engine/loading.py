@@ -113,7 +113,7 @@ class Loader:
                     old, description=source.description, for_operators=source.for_operators
                 )
             entry = await self._copy(source, old, manifest, fingerprint)
-        except (CopilotError, OSError, duckdb.Error) as error:
+        except (CopilotError, OSError, ValueError, duckdb.Error) as error:
             failure = error if isinstance(error, CopilotError) else refuse_copy(source, error)
             has_copy = old is not None and self._store.locate(old).exists()
             outcome = "Its old copy is used." if has_copy else "It is left out."

@@ -4,12 +4,13 @@ import glob
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
+from copilot_runtime.extensions.analyst.engine.csv.columns import DateOrder
 from copilot_runtime.extensions.analyst.engine.datasets import make_table_name
 
 SourceKind = Literal["csv", "parquet", "json", "duckdb", "sqlite", "postgres"]
@@ -33,6 +34,12 @@ SUFFIXES: Mapping[str, SourceKind] = {
 read as such."""
 
 _COMPRESSION = (".gz", ".zst")
+_READING = 2
+"""Changes when files are read in another way, so that they are copied anew."""
+
+_OF_CSV = ("columns", "dates")
+_DATES: Mapping[str, DateOrder] = {"day-first": "day-first", "month-first": "month-first"}
+_TYPE = re.compile(r"[A-Z]+(?: [A-Z]+)*(?:\([0-9]+(?:, ?[0-9]+)?\))?")
 _HINT = (
     "Sources are files (.csv, .parquet, .json, .duckdb, .sqlite), globs of files, and "
     "postgresql:// URLs."
@@ -56,6 +63,10 @@ class DataSource:
     """The only table of a database to use, or `None` for all. `schema.table` names the schema."""
     for_operators: bool = False
     """`True` if only operators may query it."""
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Column of a CSV file → its type in DuckDB, such as `VARCHAR`; of others it is found."""
+    dates: DateOrder | None = None
+    """The order of day and month in a CSV file, where its values do not show it."""
 
     @property
     def label(self) -> str:
@@ -91,6 +102,8 @@ def parse_source(value: str | Mapping[str, Any]) -> DataSource:
         mode=cast("SourceMode", mode),
         table=fields.get("table") or None,
         for_operators=not isinstance(value, str) and value.get("for_operators") is True,
+        columns=_read_types(value, kind),
+        dates=_read_order(fields.get("dates"), kind),
     )
 
 
@@ -122,15 +135,43 @@ def _read_mapping(value: object) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigurationFailed("A data source is neither a text nor a mapping.", hint=_HINT)
     mapping = cast("Mapping[object, object]", value)
-    names = ("name", "location", "description", "mode", "table", "for_operators")
+    names = ("name", "location", "description", "mode", "table", "for_operators", *_OF_CSV)
     for key, item in mapping.items():
         if key not in names:
             raise UnknownName("setting of a data source", str(key), names)
-        if key == "for_operators":
+        if key in ("for_operators", "columns"):
             continue
         if not isinstance(item, str | None):
             raise ConfigurationFailed(f"The {key} of a data source is not a text.", hint=_HINT)
     return {str(key): item for key, item in mapping.items() if isinstance(item, str)}
+
+
+def _read_types(value: str | Mapping[str, Any], kind: SourceKind) -> Mapping[str, str]:
+    """Return the types of columns that a mapping names."""
+    columns: object = {} if isinstance(value, str) else value.get("columns") or {}
+    if not isinstance(columns, Mapping) or (columns and kind != "csv"):
+        raise ConfigurationFailed(
+            "The columns of a data source are not those of a CSV file.",
+            hint="They look like `columns: {postcode: VARCHAR, amount: DOUBLE}`.",
+        )
+    types = {
+        str(name): str(type).upper() for name, type in cast(Mapping[Any, Any], columns).items()
+    }
+    for name, type in types.items():
+        if not _TYPE.fullmatch(type):
+            raise ConfigurationFailed(
+                f"The type {type!r} of the column {name!r} is none of DuckDB.",
+                hint="Types are VARCHAR, BIGINT, DOUBLE, DECIMAL(18, 2), BOOLEAN, DATE, TIMESTAMP.",
+            )
+    return types
+
+
+def _read_order(text: str | None, kind: SourceKind) -> DateOrder | None:
+    if text is None:
+        return None
+    if text not in _DATES or kind != "csv":
+        raise UnknownName("order of the dates of a CSV file", text, _DATES)
+    return _DATES[text]
 
 
 def expand_sources(sources: Sequence[DataSource]) -> Sequence[DataSource]:
@@ -194,17 +235,18 @@ def fingerprint_files(source: DataSource) -> str:
     logs = [path.with_name(path.name + end) for path in files for end in ("-wal", ".wal")]
     stats = [(str(path), path.stat()) for path in (*files, *logs) if path.exists()]
     parts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    return hashlib.sha256(repr((parts, source.table)).encode()).hexdigest()[:32]
+    told = (source.table, sorted(source.columns.items()), source.dates)
+    return hashlib.sha256(repr((_READING, parts, told)).encode()).hexdigest()[:32]
 
 
 TRACES = "traces"
 """The value in `analyst.data` for the traces of this runtime, and the name of that source."""
 
 
-def read_source(text: str, trace_file: str) -> DataSource:
+def read_source(value: str | Mapping[str, Any], trace_file: str) -> DataSource:
     """Return the source of a setting. Stored runs are for operators only."""
-    if text != TRACES:
-        return parse_source(text)
+    if value != TRACES:
+        return parse_source(value)
     if not trace_file:
         raise ConfigurationFailed(
             "analyst.data has traces, and this server keeps none in a file.",

@@ -53,6 +53,8 @@ class StoredTable:
     schema: str = "main"
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """The types of its columns when they were first seen, by lower-case name."""
+    notes: Sequence[str] = ()
+    """What is not certain about its rows and types, each as a sentence."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":
         """Return a copy with the first types of the replaced table."""
@@ -96,7 +98,7 @@ class ManifestEntry:
                 row_count=table.row_count,
                 columns=table.columns,
                 version=f"{self.file}:{self.fingerprint}",
-                description=self.description,
+                description=" ".join([self.description, *table.notes]).strip(),
                 tags=self.tags,
                 owner=self.owner,
                 created_at=self.created_at,

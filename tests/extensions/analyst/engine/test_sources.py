@@ -88,6 +88,24 @@ async def test_tables_of_sqlite_have_the_types_of_their_values(
         assert len(engine.list_datasets(Scope(user="ada", is_operator=True))) == 1
 
 
+async def test_a_database_of_sqlite_loses_only_what_cannot_be_read(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
+        wide = ", ".join(f"c{number}" for number in range(1_999))
+        connection.executescript(
+            f"CREATE TABLE wide({wide}); INSERT INTO wide(c0, c1998) VALUES (1, 2.5);"
+            "CREATE VIEW broken AS SELECT * FROM gone;"
+            "CREATE VIRTUAL TABLE notes USING fts5(text); INSERT INTO notes VALUES ('hello');"
+        )
+        connection.commit()
+    engine = Engine(options, [parse_source(str(tmp_path / "shop.sqlite"))])
+    await engine.open()
+    async with aclosing(engine):
+        assert sorted(engine.datasets) == ["notes", "wide"]
+        assert await read(engine, "SELECT c0, c1998 FROM wide") == [(1, 2.5)]
+
+
 async def test_a_copy_leaves_its_log_to_a_database_that_this_process_has_open(
     tmp_path: Path, options: EngineOptions
 ) -> None:

@@ -1,0 +1,97 @@
+"""The encoding of a text, by its bytes: a mark at its beginning, UTF-8, or a guess."""
+
+import codecs
+import re
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from copilot_runtime.base.errors import MissingPackage
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+_GUESSED = (
+    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "koi8_r"),
+    *("cp932", "euc_jp", "big5", "gb18030", "cp949"),
+)
+"""The encodings that programs still write; those of old systems look like them."""
+
+_WESTERN = re.compile(
+    "[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøå"
+    "«»€\u2018-\u201e\u2013\u2014…°§·ªº©®²½\xa0]*"
+)
+"""Texts of Western Europe, which a detector cannot tell from those of Central Europe."""
+
+_BLOCK = 1024 * 1024
+_SAMPLE = 32 * 1024
+
+
+class Encoding(NamedTuple):
+    """The name of a codec, and whether the text only looks like it."""
+
+    codec: str
+    is_guess: bool = False
+
+
+def decode_text(data: bytes) -> tuple[str, Encoding]:
+    """Return a text and its encoding. Raises `UnicodeError` if none fits."""
+    encoding = detect_encoding([data])
+    return data.decode(encoding.codec), encoding
+
+
+def detect_file_encoding(path: Path) -> Encoding:
+    """Return the encoding of a file. Raises `UnicodeError` if none fits."""
+    with path.open("rb") as file:
+        return detect_encoding(iter(lambda: file.read(_BLOCK), b""))
+
+
+def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
+    """Return the encoding of a text in blocks. Raises `UnicodeError` if none fits."""
+    sample = b""
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    is_utf8 = True
+    for number, block in enumerate(blocks):
+        if number == 0:
+            marked = next((codec for mark, codec in _MARKS if block.startswith(mark)), None)
+            if marked or (marked := _find_wide_codec(block)):
+                return Encoding(marked)
+        if not is_utf8 or not block.isascii():
+            try:
+                utf8.decode(block)
+            except UnicodeDecodeError:
+                is_utf8 = False
+        if len(sample) < _SAMPLE and not block.isascii():
+            sample += b"\n".join(line for line in block.splitlines() if not line.isascii())
+        if not is_utf8 and len(sample) >= _SAMPLE:
+            break
+    if is_utf8:
+        return Encoding("utf-8")  # the end of a file may cut a character off
+    return Encoding(_guess(sample[:_SAMPLE]), is_guess=True)
+
+
+def _find_wide_codec(block: bytes) -> str | None:
+    """Return the codec of a text without a mark in which every second byte of ASCII is zero."""
+    head = block[:1000]
+    if len(head) < 4 or head.count(0) < len(head) // 4:
+        return None
+    return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+
+
+def _guess(sample: bytes) -> str:
+    try:
+        detector: Any = import_module("charset_normalizer")
+    except ImportError as error:
+        raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "analyst") from error
+    match = detector.from_bytes(sample, cp_isolation=list(_GUESSED)).best()
+    if match is None:
+        raise UnicodeError("Its encoding is not known: save it as UTF-8.")
+    if match.encoding == "cp1250" and _WESTERN.fullmatch(sample.decode("cp1252", "replace")):
+        return "cp1252"
+    return str(match.encoding)

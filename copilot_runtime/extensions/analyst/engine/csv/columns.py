@@ -1,0 +1,295 @@
+"""The types of columns of texts: the first one that every value has.
+
+A value that two types or two orders of day and month would read differently stays a text, unless
+another value of the data set decides. What is not certain is said without values: not all users
+may see them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import duckdb
+
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+
+DateOrder = Literal["day-first", "month-first"]
+
+_SAMPLE_VALUES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    name: str
+    pattern: re.Pattern[str]
+    """What values look like in a sample."""
+    value: str
+    """SQL that returns the value of the text `$v`, or NULL for most others."""
+    form: str = ""
+    """A regular expression of the texts that have the type, where DuckDB reads more."""
+    order: DateOrder | None = None
+
+
+def _plain(name: str, pattern: str) -> _Type:
+    return _Type(name, re.compile(pattern), f"TRY_CAST($v AS {name})")
+
+
+_BOOLEAN = _plain("BOOLEAN", "(?i:true|false)")
+# digits after a zero are a code, such as that of a place
+_DIGITS = "[+-]?(?:0|[1-9][0-9]{0,18})"
+_INTEGER = _Type("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGITS)
+# a number of 16 digits and more would lose some
+_FRACTION = (
+    r"[+-]?(?:(?:0|[1-9][0-9]{0,14})(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+    "|[+-]?(?i:nan|inf(?:inity)?)"
+)
+_DECIMAL = _Type("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION)
+
+
+def _grouped(group: str, point: str) -> _Type:
+    """Return numbers with groups of three digits, such as `1,234.50`."""
+    groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
+    text = f"[+-]?(?:{groups}|0|[1-9][0-9]{{0,14}})(?:[{point}][0-9]+)?"
+    bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
+    number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
+    return _Type("DOUBLE", re.compile(text), number, text)
+
+
+_POINT = _grouped(",", ".")
+_COMMA = _grouped(".", ",")
+_SPACES = " \u00a0\u202f"
+
+
+def _dates() -> Iterator[_Type]:
+    orders: Sequence[tuple[DateOrder, str, str]] = (
+        ("day-first", "%d", "%m"),
+        ("month-first", "%m", "%d"),
+    )
+    for order, first, second in orders:
+        for mark, digits, year in (("/", 4, "%Y"), (".", 4, "%Y"), ("-", 4, "%Y"), ("/", 2, "%y")):
+            text = f"[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{{digits}}}"
+            yield from _times(order, f"{first}{mark}{second}{mark}{year}", text)
+    # two digits each, as nobody writes a version
+    yield from _times("day-first", "%d.%m.%y", "[0-9]{2}[.][0-9]{2}[.][0-9]{2}")
+    for format, text in (
+        ("%d %b %Y", "[0-9]{1,2} [A-Za-z]{3} [0-9]{4}"),
+        ("%d-%b-%Y", "[0-9]{1,2}-[A-Za-z]{3}-[0-9]{4}"),
+        ("%d %B %Y", "[0-9]{1,2} [A-Za-z]{4,} [0-9]{4}"),
+        ("%b %d, %Y", "[A-Za-z]{3} [0-9]{1,2}, [0-9]{4}"),
+        ("%B %d, %Y", "[A-Za-z]{4,} [0-9]{1,2}, [0-9]{4}"),
+    ):
+        yield from _times(None, format, text)
+
+
+def _times(order: DateOrder | None, format: str, text: str) -> Iterator[_Type]:
+    """Yield a date alone, and with the forms of a time of day."""
+    for name, time, more in (
+        ("DATE", "", ""),
+        ("TIMESTAMP", " %H:%M", " [0-9]{1,2}:[0-9]{2}"),
+        ("TIMESTAMP", " %H:%M:%S", " [0-9]{1,2}:[0-9]{2}:[0-9]{2}"),
+        ("TIMESTAMP", " %I:%M %p", " [0-9]{1,2}:[0-9]{2} [AaPp][Mm]"),
+        ("TIMESTAMP", " %I:%M:%S %p", " [0-9]{1,2}:[0-9]{2}:[0-9]{2} [AaPp][Mm]"),
+    ):
+        value = f"TRY_STRPTIME($v, {quote_text(format + time)})::{name}"
+        yield _Type(name, re.compile(text + more), value, text + more, order)
+
+
+_DAY = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}"
+_TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
+
+_TYPES = (
+    *(_BOOLEAN, _INTEGER, _DECIMAL, _POINT, _COMMA),
+    *(_grouped(_SPACES, ","), _grouped(_SPACES, "."), _grouped("'\u2019", ".")),
+    _plain("DATE", _DAY),
+    _plain("TIMESTAMP", f"{_DAY}[T ]{_TIME}"),
+    _plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
+    _plain("TIME", _TIME),
+    *_dates(),
+)
+"""In this order: the first that all values have is the type of a column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedColumn:
+    """A column, and the SQL expression that converts its texts."""
+
+    name: str
+    select: str
+    type: str = "VARCHAR"
+    note: str = ""
+    """What is not certain about it, as a sentence."""
+
+
+class ColumnTypes:
+    """Finds the types of the columns of a table of texts.
+
+    `given` are types by the name of the column, `dates` the order of day and month, if the operator
+    knows them.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        table: str,
+        given: Mapping[str, str],
+        dates: DateOrder | None,
+    ) -> None:
+        self._connection = connection
+        self._table = table
+        self._given = {name.lower(): type for name, type in given.items()}
+        self._dates: DateOrder | None = dates
+
+    def find(self, names: Sequence[str]) -> Sequence[TypedColumn]:
+        """Return the columns with their types."""
+        samples = self._sample(names)
+        fitting = {
+            name: [one for one in _TYPES if samples[name] and _fit(one, samples[name])]
+            for name in names
+            if name.lower() not in self._given
+        }
+        is_comma = _find_separator(fitting.values())
+        doubts = {name: _choose_separator(types, is_comma) for name, types in fitting.items()}
+        found = self._keep_true(fitting)
+        doubts |= {
+            name: self._describe_others(name, samples[name])
+            for name, types in found.items()
+            if not types and not doubts[name]
+        }
+        order = _find_order(found) if self._dates is None else self._dates
+        return [
+            _choose(name, found[name], order, doubts[name], is_told=bool(self._dates))
+            if name in found
+            else self._convert(name, self._given[name.lower()])
+            for name in names
+        ]
+
+    def _sample(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        count = max(_SAMPLE_VALUES // max(len(names), 1), 50)
+        rows = self._connection.execute(  # the first ones, and some of all
+            f"(FROM {self._table} LIMIT {count}) UNION ALL "
+            f"(FROM {self._table} USING SAMPLE reservoir({count} ROWS) REPEATABLE (1))"
+        ).fetchall()
+        columns = [{*values} for values in zip(*rows, strict=True)] or [set[str]() for _ in names]
+        return {
+            name: [text for value in values if value is not None and (text := value.strip())]
+            for name, values in zip(names, columns, strict=True)
+        }
+
+    def _keep_true(self, fitting: Mapping[str, list[_Type]]) -> Mapping[str, list[_Type]]:
+        """Return the types that fit a sample and that all values have.
+
+        The first one is enough, but for dates: another order may fit as well.
+        """
+        kept: dict[str, list[_Type]] = {name: [] for name in fitting}
+        waiting = {name: [*types] for name, types in fitting.items() if types}
+        while waiting:
+            pairs: list[tuple[str, _Type]] = []
+            for name, types in waiting.items():
+                count = len(types) if types[0].order else 1
+                pairs += [(name, types.pop(0)) for _ in range(count)]
+            tests = ", ".join(
+                f"bool_and({_test(one, name)} OR {_trim(name)} IS NULL)" for name, one in pairs
+            )
+            row: Any = self._connection.execute(f"SELECT {tests} FROM {self._table}").fetchone()
+            for (name, one), is_true in zip(pairs, row, strict=True):
+                if is_true:
+                    kept[name].append(one)
+            waiting = {name: types for name, types in waiting.items() if types and not kept[name]}
+        return kept
+
+    def _describe_others(self, name: str, values: Sequence[str]) -> str:
+        """Return why a column is a text, if most of its values in a sample have another type."""
+        counts = Counter(one for one in _TYPES for value in values if one.pattern.fullmatch(value))
+        type, count = counts.most_common(1)[0] if counts else (_BOOLEAN, 0)
+        if count <= len(values) // 2:
+            return ""
+        condition = f"{_trim(name)} IS NOT NULL AND NOT ({_test(type, name)})"
+        row: Any = self._connection.execute(
+            f"SELECT count(*) FILTER ({condition}), count({_trim(name)}) FROM {self._table}"
+        ).fetchone()
+        return f"is a text: {row[0]:,} of its {row[1]:,} values are not of the type {type.name}"
+
+    def _convert(self, name: str, type: str) -> TypedColumn:
+        """Return a column with the type that the operator gave it."""
+        select = f"TRY_CAST({_trim(name)} AS {type})"
+        counted = f"count(*) FILTER ({_trim(name)} IS NOT NULL AND {select} IS NULL)"
+        row: Any = self._connection.execute(f"SELECT {counted} FROM {self._table}").fetchone()
+        note = f"{row[0]:,} values of {name!r} are no {type}: they are empty." if row[0] else ""
+        return TypedColumn(name=name, select=select, type=type, note=note)
+
+
+def _trim(name: str) -> str:
+    return f"nullif(trim({quote_name(name)}), '')"
+
+
+def _apply(type: _Type, name: str) -> str:
+    return type.value.replace("$v", _trim(name))
+
+
+def _test(type: _Type, name: str) -> str:
+    """Return the SQL condition that a text of a column has a type."""
+    is_value = f"{_apply(type, name)} IS NOT NULL"
+    if not type.form:
+        return is_value
+    return f"regexp_full_match({_trim(name)}, {quote_text(type.form)}) AND {is_value}"
+
+
+def _fit(type: _Type, values: Sequence[str]) -> bool:
+    return all(map(type.pattern.fullmatch, values))
+
+
+def _find_separator(columns: Iterable[Sequence[_Type]]) -> bool | None:
+    """Return whether fractions follow a comma, if the columns that show it agree."""
+    pairs = {(_POINT in types, _COMMA in types) for types in columns}
+    certain = {is_comma for is_point, is_comma in pairs if is_point != is_comma}
+    return certain.pop() if len(certain) == 1 else None
+
+
+def _choose_separator(types: list[_Type], is_comma: bool | None) -> str:
+    """Remove the types with the other separator; return what is not certain, as a sentence."""
+    if _INTEGER in types or not (_POINT in types and _COMMA in types):
+        return ""
+    if is_comma is None and _DECIMAL not in types:
+        types.clear()
+        return "is a text: its commas may be those of thousands or of fractions"
+    other = (_DECIMAL, _POINT) if is_comma else (_COMMA,)
+    types[:] = [one for one in types if one not in other]
+    if is_comma is None:
+        return "has points, which are read as those of fractions, not of thousands"
+    return "has points, which are read as those of thousands" if is_comma else ""
+
+
+def _find_order(columns: Mapping[str, Sequence[_Type]]) -> DateOrder | None:
+    """Return the order of day and month in the columns that have only one, if they agree."""
+    found: set[DateOrder] = set()
+    for types in columns.values():
+        orders: set[DateOrder] = set()
+        orders.update(one.order for one in types if one.order)
+        if len(orders) == 1 and "[.]" not in types[0].form:
+            found |= orders
+    return found.pop() if len(found) == 1 else None
+
+
+def _choose(
+    name: str, types: Sequence[_Type], order: DateOrder | None, doubt: str, *, is_told: bool
+) -> TypedColumn:
+    """Return a column with the first of its types, or as texts."""
+    orders = {one.order for one in types if one.order}
+    if len(orders) > 1:
+        if order is None:
+            doubt = (
+                "is a text: its dates may begin with the day or the month; `dates: day-first` in "
+                "the settings of the source says which"
+            )
+            types = ()
+        else:
+            types = [one for one in types if one.order == order]
+            doubt = "" if is_told else f"is read {order}, as other dates of the data set"
+    elif types and "%y" in types[0].value:
+        doubt = f"has years of two digits, and is read {types[0].order}"
+    note = f"{name!r} {doubt}." if doubt else ""
+    if not types:
+        return TypedColumn(name=name, select=f"nullif({quote_name(name)}, '')", note=note)
+    return TypedColumn(name=name, select=_apply(types[0], name), type=types[0].name, note=note)

@@ -1,0 +1,61 @@
+"""Read a CSV file of which some lines are malformed: they are left out alone."""
+
+import csv
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from copilot_runtime.extensions.analyst.engine.csv.layout import Layout, open_reader
+
+_MOST_LINES = 100
+"""A value that has no end after as many lines begins with a stray quotation mark."""
+
+
+class LeftOut(NamedTuple):
+    """A malformed line."""
+
+    number: int
+    text: str
+
+
+def rewrite(path: Path, layout: Layout, target: Path) -> list[LeftOut]:
+    """Write the records after the header to a file with the same delimiter, without a header.
+
+    Returns the lines that are left out.
+    """
+    left_out: list[LeftOut] = []
+    with (
+        path.open(encoding="utf-8", newline="") as source,
+        target.open("w", encoding="utf-8", newline="") as out,
+    ):
+        writer = csv.writer(out, delimiter=layout.delimiter, lineterminator="\n")
+        waiting: deque[str] = deque()
+        number = 0
+        while waiting or (waiting := deque(islice(source, 1))):
+            record, count = None, 1
+            if number >= layout.skipped:
+                while record is None and count <= _MOST_LINES:
+                    waiting.extend(islice(source, max(0, count - len(waiting))))
+                    record = _read_record([*islice(waiting, count)], layout)
+                    count += record is None
+                if record is None:
+                    left_out.append(LeftOut(number + 1, waiting[0].strip()))
+                    count = 1
+                elif record:
+                    writer.writerow(record)
+            for _ in range(min(count, len(waiting))):
+                waiting.popleft()
+                number += 1
+    return left_out
+
+
+def _read_record(lines: Sequence[str], layout: Layout) -> Sequence[str] | None:
+    """Return the record that has all of the lines, or `None`."""
+    reader = open_reader(lines, layout.delimiter, layout.escape, is_strict=True)
+    try:
+        record = next(reader)
+    except (csv.Error, StopIteration):
+        return None
+    return record if reader.line_num == len(lines) else None

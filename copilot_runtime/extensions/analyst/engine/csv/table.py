@@ -1,0 +1,166 @@
+"""Read CSV files into one table: every line, with the types of its columns."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
+from copilot_runtime.extensions.analyst.engine.csv.layout import Layout, find_layout
+from copilot_runtime.extensions.analyst.engine.csv.lines import rewrite
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.text_files import TextFile
+
+logger = logging.getLogger(__name__)
+
+_MISSING = "\x01"
+"""What stands for a value that a line does not have; no text is this."""
+
+_MOST_COLUMNS = 10_000
+_MOST_NOTES = 12
+_MOST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """What the operator knows of the files."""
+
+    columns: Mapping[str, str]
+    """Column → its type in DuckDB."""
+    dates: DateOrder | None = None
+
+
+class CsvFiles:
+    """Files that become one table. `folder` is for copies of malformed ones."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        files: Sequence[TextFile],
+        folder: Path,
+        options: CsvOptions,
+    ) -> None:
+        self._connection = connection
+        self._files = files
+        self._folder = folder
+        self._options = options
+        self._notes: list[str] = []
+
+    def create_table(self, name: str) -> Sequence[str]:
+        """Create the table; return what is not certain about it, each as a sentence.
+
+        Raises `duckdb.Error`, `OSError`, and `ValueError` for an empty file.
+        """
+        self._notes += [file.note for file in self._files if file.note]
+        pairs = [(find_layout(file.path), file.path) for file in self._files]
+        parts = [
+            self._read(number, layout, [path for _, path in group])
+            for number, (layout, group) in enumerate(groupby(pairs, key=lambda pair: pair[0]))
+        ]
+        texts = parts[0]
+        if len(parts) > 1:
+            texts = "temp.csv_texts"
+            union = " UNION ALL BY NAME ".join(f"FROM {part}" for part in parts)
+            self._connection.execute(f"CREATE TEMP TABLE csv_texts AS {union}")
+            for part in parts:
+                self._connection.execute(f"DROP TABLE {part}")
+        cursor = self._connection.execute(f"FROM {texts} LIMIT 0")
+        names = [str(item[0]) for item in cursor.description or ()]
+        types = ColumnTypes(self._connection, texts, self._options.columns, self._options.dates)
+        columns = types.find(names)
+        selected = ", ".join(f"{one.select} AS {quote_name(one.name)}" for one in columns)
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT {selected} FROM {texts}"
+        )
+        self._connection.execute(f"DROP TABLE {texts}")
+        self._notes += [one.note for one in columns if one.note]
+        more = len(self._notes) - _MOST_NOTES
+        return [*self._notes[:_MOST_NOTES], *([f"{more} more are in the log."] if more > 0 else [])]
+
+    def _read(self, number: int, layout: Layout, paths: Sequence[Path]) -> str:
+        """Read files of one layout into a table of texts; return its name."""
+        self._notes += layout.notes
+        part = f"csv_part_{number}"
+        width = len(layout.names)
+        is_parallel = True
+        while True:
+            select = _select(layout, width, paths, is_parallel=is_parallel)
+            try:
+                self._connection.execute(f"CREATE TEMP TABLE {part} AS {select}")
+                break
+            except duckdb.Error as error:
+                text = str(error)
+                found = re.search(r"Expected Number of Columns: \d+ Found: (\d+)", text)
+                if found and width < int(found[1]) <= _MOST_COLUMNS:
+                    width = int(found[1])
+                elif is_parallel and "parallel=false" in text:
+                    is_parallel = False
+                elif layout.skipped and "CSV Error" in text:
+                    paths = [self._rewrite(path, layout) for path in paths]
+                    layout = replace(layout, escape='"', skipped=0)
+                else:
+                    raise
+        self._note_lines(f"temp.{part}", layout, width)
+        return f"temp.{part}"
+
+    def _rewrite(self, path: Path, layout: Layout) -> Path:
+        """Return a copy without the malformed lines and without the header."""
+        target = self._folder / f"{len(list(self._folder.iterdir()))}.csv"
+        if lines := rewrite(path, layout, target):
+            for line in lines[:_MOST_LINES]:
+                logger.warning("Line %d of %r is malformed: %r", line.number, str(path), line.text)
+            some = ", ".join(f"{line.number:,}" for line in lines[:_MOST_LINES])
+            self._notes.append(f"{_lines(len(lines), 'is', 'are')} malformed and left out: {some}.")
+        return target
+
+    def _note_lines(self, part: str, layout: Layout, width: int) -> None:
+        """Note lines with more values than the header, or with fewer."""
+        named = len(layout.names)
+        if named > 1 and (short := self._count(part, f"{_column(layout, named - 1)} IS NULL")):
+            self._notes.append(f"{_lines(short)} fewer values than the header; the last are empty.")
+        if width > named and (long := self._count(part, f"{_column(layout, named)} <> ''")):
+            name = _column(layout, named)
+            self._notes.append(f"{_lines(long)} more values than the header, from {name} on.")
+        unnamed = [
+            _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
+        ]
+        for name in unnamed if len(unnamed) < width else ():
+            if not self._count(part, f"{name} <> ''"):
+                self._connection.execute(f"ALTER TABLE {part} DROP COLUMN {name}")
+
+    def _count(self, part: str, condition: str) -> int:
+        row: Any = self._connection.execute(f"SELECT count(*) FROM {part} WHERE {condition}")
+        return int(row.fetchone()[0])
+
+
+def _select(layout: Layout, width: int, paths: Sequence[Path], *, is_parallel: bool) -> str:
+    files = ", ".join(quote_text(str(path)) for path in paths)
+    columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(width))
+    names = ", ".join(f"c{at} AS {_column(layout, at)}" for at in range(width))
+    return (
+        f"SELECT {names} FROM read_csv([{files}], auto_detect=false, header=false, "
+        f"delim={quote_text(layout.delimiter)}, quote='\"', escape={quote_text(layout.escape)}, "
+        f"columns={{{columns}}}, skip={layout.skipped}, null_padding=true, "
+        f"nullstr={quote_text(_MISSING)}, allow_quoted_nulls=false, "
+        f"max_line_size=268435456, parallel={is_parallel})"
+    )
+
+
+def _column(layout: Layout, at: int) -> str:
+    """Return the quoted name of a column; those beyond the header have numbers."""
+    if at < len(layout.names):
+        return quote_name(layout.names[at])
+    used = {name.lower() for name in layout.names}
+    name = f"column{at}"
+    while name in used:
+        name += "_"
+    return quote_name(name)
+
+
+def _lines(count: int, one: str = "has", many: str = "have") -> str:
+    return f"{count:,} lines {many}" if count != 1 else f"1 line {one}"

@@ -1,0 +1,145 @@
+"""A CSV file becomes a table without a lost value, and doubtful choices are in its description."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sources import parse_source
+from tests.in_one_test import in_one_test
+
+pytestmark = pytest.mark.anyio
+
+Rows = Sequence[Sequence[Any]]
+_LONG = "id,name\n" + "".join(f"{n},n\n" for n in range(3_000))
+
+
+async def read(
+    options: EngineOptions, location: Path, **told: Any
+) -> tuple[Sequence[str], Rows, str]:
+    """Return the names of the columns of a source, its rows, and its description."""
+    engine = Engine(options, [parse_source({"location": str(location), "name": "t", **told})])
+    await engine.open()
+    async with aclosing(engine):
+        (dataset,) = engine.datasets.values()
+        table = await engine.run("FROM t", limit=100_000)
+        return [column.name for column in dataset.columns], table.rows, dataset.description
+
+
+TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
+    "country,2010,2011\nNorway,5,6\n": (["country", "2010", "2011"], [("Norway", 5, 6)]),
+    "2010,5\n2011,6\n": (["column0", "column1"], [(2010, 5), (2011, 6)]),
+    "year,2026-01,2026-02\n2010,5,6\n": (["year", "2026-01", "2026-02"], [(2010, 5, 6)]),
+    "name,city,\nAnn,Oslo,\n": (["name", "city"], [("Ann", "Oslo")]),
+    "name,\nAnn,1\nBob,2\n": (["name", "column1"], [("Ann", 1), ("Bob", 2)]),
+    "Sales of May\n\na;b\n1;2,5\n": (["a", "b"], [(1, 2.5)]),
+    "Sales,,\na,b,c\n1,2,3\n": (["a", "b", "c"], [(1, 2, 3)]),
+    "sep=;\na;b\n1;2\n": (["a", "b"], [(1, 2)]),
+    "a,A,a\n1,2,3\n": (["a", "A_1", "a_2"], [(1, 2, 3)]),
+    "x,y\nr1,1,2\nr2,3,4\n": (["column0", "x", "y"], [("r1", 1, 2), ("r2", 3, 4)]),
+    "remark\ngood\nslow;but fine\n": (["remark"], [("good",), ("slow;but fine",)]),
+    'a,b\n"x\ny",1\n"""q""",2\n': (["a", "b"], [("x\ny", 1), ('"q"', 2)]),
+    'a,b\n"x \\"q\\" y",1\n': (["a", "b"], [('x "q" y', 1)]),
+    "a\r1\r2\r": (["a"], [(1,), (2,)]),
+    "zip,id\n01234,12345678901234567890\n": (["zip", "id"], [("01234", "12345678901234567890")]),
+    "version,part\n1.2.11,12-05-08\n": (["version", "part"], [("1.2.11", "12-05-08")]),
+    'a,b\n"1,234.50",1\n900,2\n': (["a", "b"], [(1234.5, 1), (900.0, 2)]),
+    "a;b\n1.234;1.234,50\n2.500;9,10\n": (["a", "b"], [(1234.0, 1234.5), (2500.0, 9.1)]),
+    "a;b\n1 234,5;1'234.5\n": (["a", "b"], [(1234.5, 1234.5)]),
+    "d,e\n05.01.26,13/1/2026\n": (["d", "e"], [(date(2026, 1, 5), date(2026, 1, 13))]),
+}
+
+
+@in_one_test("text", TABLES)
+async def test_a_file_has_the_columns_and_values_that_a_person_reads(
+    tmp_path: Path, options: EngineOptions, text: str
+) -> None:
+    (tmp_path / "t.csv").write_text(text, newline="")
+    names, rows, _ = await read(options, tmp_path / "t.csv")
+    assert (names, list(rows)) == TABLES[text]
+
+
+DOUBTS: Mapping[str, tuple[Rows, str]] = {
+    "a,b\n1,2\n3,4,5\n6\n": (
+        [(1, 2, None), (3, 4, 5), (6, None, None)],
+        "1 line has fewer values than the header; the last are empty. "
+        '1 line has more values than the header, from "column2" on.',
+    ),
+    'a,b\n1,x\n2,"y\n3,z\n': (
+        [(1, "x"), (3, "z")],
+        "1 line is malformed and left out: 3.",
+    ),
+    "d,n\n01/03/2026,1\n": (
+        [("01/03/2026", 1)],
+        "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "
+        "settings of the source says which.",
+    ),
+    "d,e\n01/03/2026,13/01/2026\n": (
+        [(date(2026, 3, 1), date(2026, 1, 13))],
+        "'d' is read day-first, as other dates of the data set.",
+    ),
+    "a;b\n1,234;x\n": (
+        [("1,234", "x")],
+        "'a' is a text: its commas may be those of thousands or of fractions.",
+    ),
+    "a,b\n1,x\nNA,y\n3,z\n": (
+        [("1", "x"), ("NA", "y"), ("3", "z")],
+        "'a' is a text: 1 of its 3 values are not of the type BIGINT.",
+    ),
+    "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
+}
+
+
+@in_one_test("text", DOUBTS)
+async def test_a_doubtful_choice_is_in_the_description(
+    tmp_path: Path, options: EngineOptions, text: str
+) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    _, rows, description = await read(options, tmp_path / "t.csv")
+    assert (list(rows), description) == DOUBTS[text]
+
+
+ENCODINGS = {
+    "utf-8-sig": "Zoë",
+    "utf-16": "Zoë",
+    "utf-16-le": "Zoe",
+    "cp1252": "Zoë Müller",
+    "cp1251": "Папа уходит",
+    "shift-jis": "私が東京に住んで",
+    "big5": "王小明住在台北",
+}
+
+
+@in_one_test("encoding", ENCODINGS)
+async def test_a_file_of_another_encoding_has_its_letters_wherever_they_begin(
+    tmp_path: Path, options: EngineOptions, encoding: str
+) -> None:
+    name = ENCODINGS[encoding]
+    (tmp_path / "t.csv").write_bytes(f"{_LONG}3000,{name}\n".encode(encoding))
+    _, rows, _ = await read(options, tmp_path / "t.csv")
+    assert (len(rows), rows[-1]) == (3_001, (3_000, name))
+
+
+async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "1.csv").write_text("day,sold\n01/03/2026,1\n")
+    (tmp_path / "2.csv").write_text("sold,day\n2,02/25/2026\n")
+    names, rows, _ = await read(options, tmp_path / "*.csv")
+    assert names == ["day", "sold"]
+    assert sorted(map(tuple, rows)) == [(date(2026, 1, 3), 1), (date(2026, 2, 25), 2)]
+
+
+async def test_an_operator_says_what_columns_and_dates_are(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "t.csv").write_text("d,code,n\n01/03/2026,7,1\n02/03/2026,8,x\n")
+    told = {"dates": "day-first", "columns": {"code": "varchar", "n": "bigint"}}
+    _, rows, description = await read(options, tmp_path / "t.csv", **told)
+    assert list(rows) == [(date(2026, 3, 1), "7", 1), (date(2026, 3, 2), "8", None)]
+    assert description == "1 values of 'n' are no BIGINT: they are empty."

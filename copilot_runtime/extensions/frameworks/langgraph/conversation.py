@@ -47,12 +47,14 @@ class Conversation:
         self._page = [message for message in page if _key(message) is not None]
         self._sent = _index(decode_langchain(client))
         """The messages of the page as they are after the way to a graph and back."""
-        self._old = {message["id"] for message in (*thread, *client)}
+        sent = {message["id"] for message in client}
+        self._old = {*sent, *(message["id"] for message in thread)}
         self._known = {*self._old}
         """Messages that the page or an earlier state has."""
         answers = [one for one in client if read_kind(one) in ("ai", "tool")]
-        self._is_fresh = bool(thread) and not answers
-        """Whether the page has only questions, as one that was loaded again."""
+        has_old = any(message["id"] in sent for message in thread)
+        self._is_fresh = bool(thread) and not answers and not has_old
+        """Whether the page has only new questions, as one that was loaded again."""
         self._inserted: set[str] = set()
         self._seen: set[_Key] = set()
         """The messages that the graph has had since the run began."""
@@ -87,12 +89,17 @@ class Conversation:
         self._state, self._values = state, values
 
     def build_snapshot(
-        self, new: Iterable[Message], pending: Container[str], emitted: Iterable[str]
+        self,
+        new: Iterable[Message],
+        pending: Container[str],
+        emitted: Iterable[str],
+        ids: Mapping[str, str],
     ) -> list[Message] | None:
         """Return the messages that the page should have, or None if it has them.
 
-        `new` are the messages of this run, `pending` the ids of calls that wait for the page, and
-        `emitted` texts that a node has emitted, which the graph may have under another id.
+        `new` are the messages of this run, `pending` the ids of calls that wait for the page,
+        `emitted` texts that a node has emitted, which the graph may have under another id, and
+        `ids` those that the graph has given to messages anew, by their former ones.
         """
         if self._state is None:
             return None
@@ -116,18 +123,16 @@ class Conversation:
                 and (not has_answer or message.content in texts.intersection(emitted))
             )
         }
-        copies = self._find_copies(state)
         messages: list[Message] = self._restore(visible, page) if self._is_fresh else []
         for at, message in enumerate(page):
             key = _key(message)
             if key in state:
                 messages.append(self._adopt(message, state[key]))
-            elif key in copies:
-                messages.append(copies[key])
             elif _is_rewritten(message, present) and message.id not in pending:
                 pass
             elif (at < len(self._page) or key in answers) and key not in self._withdrawn:
                 messages.append(message)
+        messages = [_replace_id(message, ids) for message in messages]
         return None if messages == page and not self._is_cut else messages
 
     def _adopt(self, message: Message, state: Message | None) -> Message:
@@ -146,27 +151,15 @@ class Conversation:
             case _:
                 return state
 
-    def _find_copies(self, state: Mapping[_Key, Message | None]) -> dict[_Key | None, Message]:
-        """Return the questions of the page that the graph has stored under other ids."""
-        new = {
-            one.content: one
-            for one in state.values()
-            if isinstance(one, TextMessage) and one.role == "user" and one.id not in self._old
-        }
-        return {
-            _key(message): new.pop(message.content)
-            for message in reversed(self._page)
-            if isinstance(message, TextMessage)
-            and message.role == "user"
-            and _key(message) not in state
-            and message.content in new
-        }
-
     def _restore(self, visible: Sequence[JsonObject], page: Sequence[Message]) -> list[Message]:
         """Return the earlier messages of the thread for a page that has none of them."""
         keys = {_key(message) for message in page}
         old = [message for message in visible if message["id"] in self._old]
-        return [message for message in decode_langchain(old) if _key(message) not in keys]
+        return [
+            message
+            for message in decode_langchain(old)
+            if _key(message) not in keys and _read_content(message) != ("", [])
+        ]
 
 
 def _find_withdrawn(before: Sequence[JsonObject], after: Sequence[JsonObject]) -> set[_Key]:
@@ -185,6 +178,13 @@ def _find_withdrawn(before: Sequence[JsonObject], after: Sequence[JsonObject]) -
             break
         withdrawn |= _keys(message)
     return set()
+
+
+def _replace_id(message: Message, ids: Mapping[str, str]) -> Message:
+    if isinstance(message, ActionExecutionMessage):
+        parent = message.parent_id or ""
+        return replace(message, parent_id=ids[parent]) if parent in ids else message
+    return replace(message, id=ids[message.id]) if message.id in ids else message
 
 
 def _is_rewritten(message: Message, present: Container[str | None]) -> bool:

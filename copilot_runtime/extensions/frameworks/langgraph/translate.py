@@ -28,12 +28,14 @@ from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, to_text
 from copilot_runtime.extensions.frameworks.langgraph.conversation import Conversation
+from copilot_runtime.extensions.frameworks.langgraph.copies import Copies
 from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
 from copilot_runtime.extensions.frameworks.langgraph.message_stream import (
     MessageStream,
     SubagentTracker,
 )
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
+    encode_langchain,
     extract_text,
     is_placeholder,
     normalize_messages,
@@ -83,8 +85,9 @@ class Translator:
         self._steps = StepTracker()
         self._subagents = SubagentTracker()
         self._events: list[Event] = []
-        before = thread.names.rename(normalize_messages(thread.values.get("messages")))
-        self._conversation = Conversation(page, before, question)
+        before = normalize_messages(thread.values.get("messages"))
+        self._copies = Copies(before, thread.names.restore(encode_langchain(page)))
+        self._conversation = Conversation(page, thread.names.rename(before), question)
         self._messages: Sequence[JsonObject] = ()
         self._interrupts: dict[str, Interrupt] = {}
         self.unknown_types: set[str] = set()
@@ -110,7 +113,7 @@ class Translator:
         events += self._state.finish()
         new = fold_messages(self._events)
         pending, emitted = self._find_pending_calls(new), self._stream.manual_texts
-        messages = self._conversation.build_snapshot(new, pending, emitted)
+        messages = self._conversation.build_snapshot(new, pending, emitted, self._copies.ids)
         if messages is not None:
             events.append(MessagesSnapshot(messages=messages))
         return [*events, *self._interrupts.values()]
@@ -177,7 +180,8 @@ class Translator:
         """Translate a state of the graph, or, with a namespace, of a subgraph."""
         self._collect_interrupts(values)
         # the page may still send the results for which a placeholder stands
-        messages = self._names.rename(normalize_messages(values.get("messages")))
+        messages = normalize_messages(values.get("messages"))
+        messages = self._names.rename(self._copies.resolve(messages, nested=bool(namespace)))
         messages = [message for message in messages if not is_placeholder(message)]
         events: list[Event] = []
         for message in self._conversation.find_new(messages):

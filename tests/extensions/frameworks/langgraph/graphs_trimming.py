@@ -56,6 +56,20 @@ async def clear(state: MessagesState) -> dict[str, Any]:
     return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]}
 
 
+async def rebuild(state: MessagesState) -> dict[str, Any]:
+    """Store all messages again, under other ids."""
+    copies = [one.model_copy(update={"id": None}) for one in state["messages"]]
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *copies]}
+
+
+async def rebuild_again(state: MessagesState) -> dict[str, Any]:
+    return await rebuild(state)
+
+
+async def fall_silent(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessage("")]}
+
+
 async def refuse(state: MessagesState) -> dict[str, Any]:
     last = state["messages"][-1]
     return {"messages": [RemoveMessage(id=str(last.id)), AIMessage("I cannot say that.")]}
@@ -148,6 +162,9 @@ summarizing = create_agent(
 )
 trimming = _graph(MessagesState, trim, read)
 condensing = _graph(MessagesState, condense, read)
+rebuilding = _graph(MessagesState, rebuild, read, rebuild_again)
+rebuilding_calls = _graph(MessagesState, rebuild, think)
+silent = _graph(MessagesState, fall_silent)
 clearing = _graph(MessagesState, read, clear)
 withdrawing = _graph(MessagesState, read, refuse)
 editing = _graph(MessagesState, look_up, edit)

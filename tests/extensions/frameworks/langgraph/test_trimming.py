@@ -10,7 +10,7 @@ import pytest
 from tests.extensions.frameworks.langgraph.asking import Json, new_thread, shown, texts
 from tests.extensions.frameworks.langgraph.conftest import Make
 from tests.in_one_test import in_one_test
-from tests.wire_agui.http import Browser, user
+from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +61,29 @@ async def test_what_a_graph_forgets_stays_on_the_page_and_not_in_its_memory(
     assert texts(page) == [
         text for word, number in said for text in (word, f"{word}? I read {number}.")
     ]
+
+
+async def test_messages_that_a_graph_stores_again_under_other_ids_are_shown_once(
+    make: Make,
+) -> None:
+    page, said = list[Json](), list[str]()
+    thread = new_thread()
+    async with browsing(agents={"it": make("rebuilding")}) as browser:
+        for word in ("One", "Two", "Two"):
+            page.append(user(word, f"user-{len(page)}"))
+            answer = await browser.run(agent="it", thread=thread, run=page[-1]["id"], messages=page)
+            said.append(text_of(answer.events()))
+            page = shown(page, answer.events())
+
+    assert said == ["One? I read 1.", "Two? I read 3.", "Two? I read 5."]
+    assert texts(page) == ["One", said[0], "Two", said[1], "Two", said[2]]
+
+
+async def test_an_empty_answer_is_not_shown_above_its_question(make: Make) -> None:
+    async with browsing(agents={"it": make("silent")}) as browser:
+        page = await talk(browser, new_thread(), "One", "Two")
+
+    assert texts(page) == ["One", "Two"]
 
 
 async def test_the_thread_has_what_the_page_shows(make: Make) -> None:
@@ -144,13 +167,14 @@ async def test_calls_with_the_same_id_keep_their_arguments_and_results(make: Mak
     ]
 
 
-async def test_the_page_answers_two_calls_with_the_same_id(make: Make) -> None:
+@in_one_test("graph", ["counting_in_browser", "rebuilding_calls"])
+async def test_the_page_answers_two_calls_with_the_same_id(make: Make, graph: str) -> None:
     def done(page: Sequence[Json]) -> Json:
         id, arguments = calls(page)[-1]
         content = f"shown {arguments['number']}"
         return {"id": f"done-{len(page)}", "role": "tool", "toolCallId": id, "content": content}
 
-    async with browsing(agents={"it": make("counting_in_browser")}) as browser:
+    async with browsing(agents={"it": make(graph)}) as browser:
         page = await talk(browser, new_thread(), "One", done, done, tools=[COUNT])
 
     assert calls(page) == [("call_0", {"number": 1}), ("call_0-2", {"number": 2})]

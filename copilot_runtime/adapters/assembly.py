@@ -4,7 +4,7 @@ A provider's chunk is "some text" or "some arguments of call 1"; this module der
 and calls start and end. One text or reasoning is open at a time; calls may interleave.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from copilot_runtime.adapters.added_fields import AFTER, ANSWER, encode_fields
@@ -29,7 +29,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.api.messages import ActionExecutionMessage, Message, new_id
+from copilot_runtime.api.messages import collect_ids, new_id
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import join_pieces
 
@@ -320,7 +320,7 @@ class Assembly:
     def _is_taken(self, id: str) -> bool:
         """Return whether the conversation of the request uses an id."""
         if self._request_ids is None:
-            self._request_ids = _collect_ids(self._messages)
+            self._request_ids = collect_ids(self._messages)
         return id in self._request_ids
 
     def _message_id(self, suffix: str) -> str:
@@ -334,12 +334,3 @@ class Assembly:
         self._used.add(new)
         self._numbers[base] = number
         return new
-
-
-def _collect_ids(messages: Sequence[Message]) -> set[str]:
-    """Return the ids that a conversation uses, including those of answers with calls only."""
-    ids = {message.id for message in messages}
-    for message in messages:
-        if isinstance(message, ActionExecutionMessage) and message.parent_id:
-            ids.add(message.parent_id)
-    return ids

@@ -35,6 +35,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.run_input import CURRENT_RUN, AgentInput, RunInput, wait_for_storage
 from copilot_runtime.api.transcript import fold_conversation, fold_messages
 from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.event_order.message_ids import rename_used_ids
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
 
 
@@ -59,9 +60,12 @@ class ToolLoopAgent(Agent):
         `LimitExceeded` after `max_turns`, and the errors of the agent.
         """
         server = [action for action in run.actions if not action.in_browser]
-        for _ in range(self.max_turns):
+        for number in range(self.max_turns):
             turn = Turn(run, server, self.action_timeout)
-            async with aclosing(self.agent.run(run)) as events:
+            stream = self.agent.run(run)
+            if number:  # the first turn has the ids that `verify_events` sees
+                stream = rename_used_ids(stream, run.messages)
+            async with aclosing(stream) as events:
                 async for event in events:
                     if isinstance(event, ActionExecutionEnd) and _is_broken(turn, event.call_id):
                         continue  # the call is refused at the end, unless the agent answers it

@@ -144,6 +144,15 @@ Message = (
 )
 
 
+def collect_ids(messages: Sequence[Message]) -> set[str]:
+    """Return the ids that a conversation uses, including those of answers with calls only."""
+    ids = {message.id for message in messages}
+    for message in messages:
+        if isinstance(message, ActionExecutionMessage) and message.parent_id:
+            ids.add(message.parent_id)
+    return ids
+
+
 def is_placeholder_result(text: str) -> bool:
     """Return whether a result is only a placeholder for a call forwarded to the frontend.
 

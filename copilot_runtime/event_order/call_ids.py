@@ -21,6 +21,7 @@ from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,
+    ReasoningMessage,
     ResultMessage,
     TextMessage,
 )
@@ -146,20 +147,30 @@ class CallIds:
 
 
 def rename_messages(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages in which no two calls have the same id; the same object if none have."""
+    """Return messages in which no two texts, thoughts or calls have the same id.
+
+    It is the same object if none have.
+    """
     calls = [message.id for message in messages if isinstance(message, ActionExecutionMessage)]
-    used: set[str] = set()
-    if len({*calls}) == len(calls):
+    texts = [one.id for one in messages if isinstance(one, TextMessage | ReasoningMessage)]
+    if len({*calls}) == len(calls) and len({*texts}) == len(texts):
         return messages
+    used, results, owners = set[str](), set[str](), set[str]()
     names: dict[str, str] = {}
-    results: set[str] = set()
+    parents: dict[str | None, str] = {}
     renamed: list[Message] = []
     for message in messages:
         match message:
-            case ActionExecutionMessage(id=id):
+            case TextMessage(id=id) | ReasoningMessage(id=id):
+                parents[id] = find_free(id, owners)
+                owners.add(parents[id])
+                renamed.append(replace(message, id=parents[id]))
+            case ActionExecutionMessage(id=id, parent_id=parent):
                 names[id] = find_free(id, used)
                 used.add(names[id])
-                renamed.append(replace(message, id=names[id]))
+                renamed.append(
+                    replace(message, id=names[id], parent_id=parents.get(parent, parent))
+                )
             case ResultMessage(call_id=id) if id in names:
                 message_id = find_free(message.id, results)
                 results.add(message_id)

@@ -34,6 +34,7 @@ from copilot_runtime.base.errors import Cancelled, CopilotError, ErrorReport, In
 from copilot_runtime.base.jsontext import dumps, find_surrogate
 from copilot_runtime.event_order.call_ids import CALL_EVENTS, CallIds
 from copilot_runtime.event_order.characters import TEXTS, CharacterJoiner
+from copilot_runtime.event_order.message_ids import STARTS, MessageIds
 from copilot_runtime.event_order.tracing import EventTracer
 from copilot_runtime.event_order.validate import validate_event
 
@@ -49,14 +50,15 @@ async def verify_events(events: Events, run: RunInput) -> Events:
 
     Values of events become plain JSON, so that live and stored events are equal. An object that is
     not an event, or a value that is not JSON, raises `Misuse` before it is published or stored.
-    Halves of characters in two chunks are joined. A call whose id the conversation already has gets
-    another one.
-    Items that the agent leaves open stay open: each transport closes them in its own way.
+    Halves of characters in two chunks are joined. A message or a call whose id the conversation
+    already has gets another one. Items that stay open are closed by each transport in its own way.
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
     joiner = CharacterJoiner()
     calls: CallIds | None = None
+    messages: MessageIds | None = None
+    is_renamed = False
     with EventTracer(run) as tracer:
         watched = tracer.watched
         async with aclosing(events):
@@ -74,7 +76,10 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                     except TypeError:  # an id that can be in no set
                         pass
                     event = validate_event(event, run.agent_name)
-                    if type(event) not in _CHANGEABLE and not joiner.halves:
+                    if type(event) in STARTS and not is_renamed:
+                        messages = messages or MessageIds(run.messages)
+                        is_renamed = messages.has(event)
+                    if not (type(event) in _CHANGEABLE or joiner.halves or is_renamed):
                         ordering.check(event)
                         if type(event) in watched:
                             tracer.feed(event)
@@ -84,14 +89,16 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                     if type(event) in CALL_EVENTS:
                         calls = calls or CallIds(run.messages)
                         renamed = calls.rename(event)
+                    if is_renamed and messages is not None:
+                        renamed = [named for one in renamed for named in messages.rename(one)]
                     for one in renamed:
                         ordering.check(one)
                         if type(one) in watched:
                             tracer.feed(one)
                         for whole in joiner.feed(one):
                             yield whole
-                    # while a half is held back, no event is plain
-                    texts = {} if joiner.halves else ordering.texts
+                    # while a half is held back, or ids differ, no event is plain
+                    texts = {} if joiner.halves or is_renamed else ordering.texts
             except CopilotError:
                 for event in joiner.flush():
                     yield event

@@ -7,6 +7,15 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin
 
+from copilot_runtime.adapters.error_classes import DEFAULT_STATUS, classify
+from copilot_runtime.adapters.provider_errors import (
+    decode_body,
+    find_error,
+    read_codes,
+    read_error_message,
+    read_sentence,
+    shorten,
+)
 from copilot_runtime.agents.forwarding import (
     describe_actions,
     forward_headers,
@@ -17,6 +26,7 @@ from copilot_runtime.agents.forwarding import (
 )
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
+from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.agui.parts import PROTOCOL_VERSION
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events
@@ -36,8 +46,11 @@ _UNREADABLE = 422
 _REDIRECTS = (307, 308)
 """The redirects that preserve method and body, for example to add a trailing slash."""
 _MAX_REDIRECTS = 3
-_NEXT_RUN_TIMEOUT = 1.0
-"""Seconds after the end of a run in which another one may start in the same stream."""
+_NEXT_RUN_TIMEOUT = 0.25
+"""Seconds after the end of a run in which another one may start in the same stream.
+
+The client sees the end of the run so much later if the agent leaves its stream open.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +153,8 @@ class AguiAgent(Agent):
         if incoming.failure is not None:
             raise incoming.failure
         if not incoming.ended:
-            raise _missing_end_error(name, frames)
+            sent = incoming.untyped or decode_body(frames.other_text)
+            raise self._read_error(name, sent) or _missing_end_error(name, frames)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -173,7 +187,8 @@ class AguiAgent(Agent):
 
     async def _refusal(self, agent: str, reply: StreamResponse) -> CopilotError:
         """Return the error for a status that is not 2xx; the agent's text is for the log."""
-        text = (await read_refusal(reply)).decode(errors="replace").strip()
+        body = await read_refusal(reply)
+        text = body.decode(errors="replace").strip()
         if (place := reply.headers.get("location")) and 300 <= reply.status < 400:
             text = f"it redirects to {place!r}, which is not followed. {text}".strip()
         reason = redact(text, self._headers.values(), _MAX_REASON)
@@ -182,7 +197,17 @@ class AguiAgent(Agent):
             reply.status,
             f"The agent at {self._origin} responded with HTTP {reply.status}: {reason} "
             "Are its URL and headers right?",
+            redact(read_error_message(body), self._headers.values(), _MAX_REASON),
         )
+
+    def _read_error(self, agent: str, sent: Any) -> CopilotError | None:
+        """Return the error that an agent has sent in place of its events, or behind them."""
+        if (error := find_error(sent)) is None:
+            return None
+        reason = redact(shorten(read_sentence(error)), self._headers.values(), _MAX_REASON)
+        found, status = classify(None, read_codes(error), reason)
+        kind = AgentFailed if status == DEFAULT_STATUS else found.error
+        return kind(f"The agent {agent!r} failed: {reason}", hint=f"The agent is {self._origin}.")
 
 
 async def _read_late(blocks: AsyncIterator[bytes], deadline: float) -> bytes | None:

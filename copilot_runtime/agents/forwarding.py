@@ -15,6 +15,7 @@ from copilot_runtime.base.errors import (
     IncompleteStream,
     NetworkError,
     NotFound,
+    PaymentRequired,
     RateLimited,
     RunStalled,
     ThreadBusy,
@@ -69,12 +70,16 @@ def redact(text: str, values: Iterable[str], limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def map_refusal(agent: str, status: int, hint: str) -> CopilotError:
+def map_refusal(agent: str, status: int, hint: str, reason: str = "") -> CopilotError:
     """Return the error for a status that is not 2xx.
 
-    The server's own text, which may be a stack trace, belongs in `hint`, which is for the log.
+    The server's own text, which may be a stack trace, belongs in `hint`, which is for the log. Its
+    `reason` is shown if it is about a payment, because only the person can do something about it.
     """
     match status:
+        case 402:
+            words = f": {reason}" if reason else " (HTTP 402)."
+            return PaymentRequired(f"The agent {agent!r} refused the request{words}", hint=hint)
         case 401 | 403:
             return AuthenticationFailed(
                 f"The agent {agent!r} may not be asked: its server refused the key or the sign-in.",

@@ -74,6 +74,8 @@ class EventDecoder:
         self.ended = False
         self.finished = False
         self.failure: CopilotError | None = None
+        self.untyped: JsonObject = {}
+        """The last object without a type, which may be an error of a gateway."""
         self._end: JsonObject = {}
         """The RUN_FINISHED, whose outcome counts only for the last run."""
         self._agent = agent
@@ -257,6 +259,7 @@ class EventDecoder:
                 self.failure = decode_run_error(event)
                 self.ended = True
             case _:
+                self.untyped = self.untyped if "type" in event else event
                 self._log_once(kind, f"events of type {kind[:50]!r} are left out")
 
     def _log_once(self, cause: str, text: str) -> None:

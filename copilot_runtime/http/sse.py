@@ -13,6 +13,7 @@ MAX_EVENT_SIZE = 8 * 1024 * 1024
 PAYLOADS_AT_ONCE = 64
 """Events of one block that are decoded before yielding to the event loop."""
 
+_LONGEST_TEXT = 10_000
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"event", b"id", b"retry")
 
@@ -27,7 +28,7 @@ class SSEDecoder:
     def __init__(self, limit: int = MAX_EVENT_SIZE) -> None:
         self.is_event_stream = False
         self.other_text = b""
-        """The first line of a text that is no event stream, or what stands between events."""
+        """The beginning of a text that is no event stream, or of what stands between events."""
         self._limit = limit
         self._rest: list[bytes] = []  # an incomplete line
         self._data: list[bytes] = []  # the lines of an incomplete event
@@ -130,10 +131,8 @@ class SSEDecoder:
                 self._grow(len(line))
             elif not name or name in _FIELDS:
                 self.is_event_stream = True
-            elif not self.is_event_stream:
-                self.other_text = self.other_text or line[:1000]
-            elif len(self.other_text) < 1000:  # such as an error behind the last event
-                self.other_text += line[:1000] + b"\n"
+            elif len(self.other_text) < _LONGEST_TEXT:  # such as an error behind the last event
+                self.other_text += line[:_LONGEST_TEXT] + b"\n"
 
     def _flush_event(self, events: list[bytes]) -> None:
         if self._data:

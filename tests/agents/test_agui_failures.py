@@ -1,13 +1,16 @@
 """How a run with a remote agent fails, and what becomes of headers and connections."""
 
 import asyncio
+import json
 import socket
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from copilot_runtime.agents.agui import AguiAgent
+from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
@@ -27,6 +30,7 @@ from copilot_runtime.base.errors import (
 from tests.adapters.provider import CLOSE, END, HANG, HEAD, RESET, Provider, Step, piece, whole
 from tests.agents.remote import (
     STARTED,
+    Said,
     agent_of,
     asked,
     cut_short,
@@ -133,6 +137,7 @@ async def test_a_connection_may_break_after_the_end(provider: Provider, agent: A
                 "may not be asked: its server refused the key or the sign-in.",
             ),
         ),
+        ("402 Pay", ("PAYMENT_REQUIRED", "refused the request (HTTP 402).")),
         ("404 Not", ("NOT_FOUND", "is not there.")),
         ("409 Busy", ("THREAD_BUSY", "is still busy in this thread.")),
         ("429 Slow", ("RATE_LIMITED", "is asked too often.")),
@@ -205,6 +210,38 @@ async def test_the_text_of_a_refusal_is_for_the_log_alone_without_our_keys(
     assert told(error) == ("NETWORK_ERROR", "The agent 'default' is not well (HTTP 500).")
     assert isinstance(error, CopilotError)
     assert logged in str(error.hint)
+
+
+BROKE: Said = {"error": {"message": "Insufficient credits of sk-secret-key", "code": 402}}
+
+
+@in_one_test(
+    ("answer", "shown"),
+    [
+        ([whole(BROKE, status="402 Pay")], "refused the request: Insufficient credits of ***"),
+        ([whole(json.dumps(BROKE, indent=2).encode())], "failed: Insufficient credits of ***"),
+        (cut_short(STARTED, BROKE), "failed: Insufficient credits of ***"),
+    ],
+)
+async def test_a_person_reads_what_is_to_be_paid(
+    provider: Provider, answer: Sequence[Step], shown: str
+):
+    provider.answer(answer)
+    agent = agent_of(provider, headers={"Authorization": "Bearer sk-secret-key"})
+    _, error = await heard_until_error(agent)
+    await agent.aclose()
+
+    assert told(error) == ("PAYMENT_REQUIRED", f"The agent 'default' {shown}")
+
+
+async def test_an_unknown_error_in_place_of_a_stream_is_one_of_the_agent(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer([whole({"error": "The database is locked"})])
+    _, error = await heard_until_error(agent)
+
+    assert isinstance(error, AgentFailed)
+    assert error.message == "The agent 'default' failed: The database is locked"
 
 
 async def test_a_refused_connection_names_the_agent_and_no_address():

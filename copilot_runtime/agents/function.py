@@ -117,13 +117,13 @@ class _PieceTranslator:
                 hint="Yield text, events of copilot_runtime.api.events, or events of AG-UI.",
             )
         goes_on = all(isinstance(event, _INDEPENDENT) for event in events)
-        return events if goes_on else [*self.close_text(), *events]
+        return events if goes_on else [*self._close_text(), *events]
 
     def finish(self) -> Sequence[Event]:
         """Return the events that end the answer."""
-        return [*self.close_text(), *self._incoming.finish()]
+        return [*self._close_text(), *self._incoming.finish()]
 
-    def close_text(self) -> Sequence[Event]:
+    def _close_text(self) -> Sequence[Event]:
         """Return the end of the text, if one is open."""
         if self._text is None:
             return []

@@ -229,19 +229,13 @@ class LangGraphAgent(Agent):
     def _translate(self, frame: Frame, translator: Translator) -> Sequence[Event]:
         """Return our events for one of the stream; one that is not JSON is left out if possible."""
         try:
-            data = self._decode(frame)
-        except ConfigurationFailed:
+            data = loads(frame.data, mark_halves)
+        except ValueError:
             if not translator.can_lose(frame.name):
-                raise
+                raise invalid_response_error(self.graph) from None
             logger.warning("Agent %r: an event is left out: it is not valid JSON", self.graph)
             return ()
         return translator.feed(frame.name, data)
-
-    def _decode(self, frame: Frame) -> Any:
-        try:
-            return loads(frame.data, mark_halves)
-        except ValueError:
-            raise invalid_response_error(self.graph) from None
 
     async def _cancel(self, thread: GraphThread, headers: Mapping[str, str], run_id: str) -> None:
         """Cancel a run on its server, in a task that survives the caller's own cancellation."""

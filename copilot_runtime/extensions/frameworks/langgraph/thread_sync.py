@@ -5,6 +5,7 @@ another answer, the run starts from the checkpoint before that message. Messages
 does not have remain in the thread, because they may be hidden and could not be restored.
 """
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
@@ -13,7 +14,6 @@ from typing import Any, Protocol
 
 from copilot_runtime.api.events import Interrupt
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.extensions.frameworks.langgraph.call_names import CallNames
 from copilot_runtime.extensions.frameworks.langgraph.messages import (
@@ -277,10 +277,4 @@ class _ThreadIndex:
 
 def _canonical(message: JsonObject) -> Any:
     content = message.get("content")
-    return content if isinstance(content, str) else dumps(_sort_keys(content))
-
-
-def _sort_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sort_keys(value[key]) for key in sorted(value)}
-    return [_sort_keys(item) for item in value] if isinstance(value, list) else value
+    return content if isinstance(content, str) else json.dumps(content, sort_keys=True)

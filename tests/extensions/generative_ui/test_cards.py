@@ -247,7 +247,7 @@ async def test_requests_of_apps_have_spans(weather: Weather) -> None:
     called, read = find(spans, "execute_tool refresh"), find(spans, "resources/read")
 
     assert called.attributes[semconv.TOOL_NAME] == "refresh"
-    assert called.attributes[semconv.TOOL_SERVER] == "127.0.0.1"
+    assert called.attributes[semconv.TOOL_SERVER] == f"127.0.0.1:{weather.port}"
     assert called.attributes[semconv.MCP_SESSION_ID]
     assert read.attributes[semconv.MCP_METHOD_NAME] == "resources/read"
 

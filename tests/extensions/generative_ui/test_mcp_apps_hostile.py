@@ -267,7 +267,7 @@ async def test_a_server_does_not_send_us_elsewhere(rogue: Rogue) -> None:
 
 
 @in_one_test("depth", [230, 2_000, 100_000])
-async def test_an_answer_that_is_nested_deeply_is_an_error(depth: int, rogue: Rogue) -> None:
+async def test_an_answer_that_is_nested_deeply_harms_nobody(depth: int, rogue: Rogue) -> None:
     def answer(params: Mapping[str, Any]) -> Any:
         del params
         return nest(depth, rogue.last_id)
@@ -275,7 +275,7 @@ async def test_an_answer_that_is_nested_deeply_is_an_error(depth: int, rogue: Ro
     rogue.answers["tools/call"] = answer
     async with browsing(agents={"it": silent}, mcp_apps=rogue.apps(timeout=5)) as browser:
         answer_ = await ask_server(browser, WORK)
-        assert "error" in answer_
+        assert "[nested too deeply]" in json.dumps(answer_)
         del rogue.answers["tools/call"]
         assert "content" in await ask_server(browser, WORK)
 

@@ -10,8 +10,7 @@ from copilot_runtime.extensions.generative_ui.options import McpAppServer
 from copilot_runtime.extensions.mcp.client.tools import (
     MAX_DESCRIPTION,
     is_selected,
-    is_sendable,
-    sanitize_name,
+    name_tools,
 )
 
 
@@ -31,8 +30,8 @@ class UiTool(NamedTuple):
 
     @property
     def is_for_models(self) -> bool:
-        """`True` if models may call it: it has a user interface and a valid schema."""
-        return "model" in self.visibility and bool(self.uri) and is_sendable(self.parameters)
+        """`True` if models may call it, and it has a user interface."""
+        return "model" in self.visibility and bool(self.uri)
 
     @property
     def is_for_apps(self) -> bool:
@@ -46,10 +45,12 @@ def read_tools(server: McpAppServer, tools: Sequence[Tool]) -> Sequence[UiTool]:
     Specification: https://github.com/modelcontextprotocol/ext-apps, `_meta.ui` of a tool.
     """
     selected = [tool for tool in tools if is_selected(server.server, tool)]
-    return [one for tool in selected if (one := _read_tool(server, tool)) is not None]
+    names = name_tools(server.server, selected)
+    read = (_read_tool(server, tool, names[tool.name]) for tool in selected)
+    return [one for one in read if one is not None]
 
 
-def _read_tool(server: McpAppServer, tool: Tool) -> UiTool | None:
+def _read_tool(server: McpAppServer, tool: Tool, name: str) -> UiTool | None:
     meta = as_object(tool.meta)
     ui = as_object(meta.get("ui"))
     uri = as_text(ui.get("resourceUri")) or as_text(meta.get("ui/resourceUri"))
@@ -59,7 +60,7 @@ def _read_tool(server: McpAppServer, tool: Tool) -> UiTool | None:
     return UiTool(
         server=server,
         tool=tool.name,
-        name=sanitize_name(server.server.prefix + tool.name),
+        name=name,
         description=(tool.description or "")[:MAX_DESCRIPTION],
         parameters=tool.input_schema or {"type": "object", "properties": {}},
         uri=uri,

@@ -14,13 +14,13 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from copilot_runtime.extensions.mcp.client.characters import WholeCharacterStream
 from copilot_runtime.extensions.mcp.client.event_stream import (
     EventStream,
     LargeResults,
     LimitedStream,
     MessageLimit,
 )
+from copilot_runtime.extensions.mcp.client.messages import MessageStream
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
@@ -153,8 +153,7 @@ def _build_client(
                 response.stream, limit, note_excess, report, is_answer=is_post, large=large
             )
         else:
-            body = LimitedStream(response.stream, limit, note_excess)
-            response.stream = WholeCharacterStream(body)
+            response.stream = MessageStream(LimitedStream(response.stream, limit, note_excess))
 
     return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},

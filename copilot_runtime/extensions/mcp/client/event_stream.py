@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from copilot_runtime.base.jsontext import dumps, replace_escaped_halves
 from copilot_runtime.base.jsonvalue import JsonObject, get_text
+from copilot_runtime.extensions.mcp.client.messages import cut_deep_values
 
 # https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 _EVENT_END = re.compile(rb"\n\r?\n|\r\r")
@@ -113,9 +114,8 @@ class EventStream(httpx2.AsyncByteStream):
                 del buffer[: len(event)]
                 searched = 0
                 self._check_size(len(event))
-                event = replace_escaped_halves(event)
                 try:
-                    yield self._encode(event, self._parse(event))
+                    yield self._read(replace_escaped_halves(event))
                 except _MalformedEvent as error:
                     problem = f"an event is left out: {error}"
                     self._report(problem)
@@ -132,6 +132,15 @@ class EventStream(httpx2.AsyncByteStream):
         if size > self._limit.size:
             self._on_excess()
             raise httpx2.SSEError(str(self._limit))
+
+    def _read(self, event: bytes) -> bytes:
+        """Return an event as the package can read it. Raises `_MalformedEvent`."""
+        try:
+            message = self._parse(event)
+        except _MalformedEvent:
+            event = cut_deep_values(event)
+            message = self._parse(event)
+        return self._encode(event, message)
 
     def _parse(self, event: bytes) -> JSONRPCMessage | None:
         """Return the message of an event, or `None` if it has none. Raises `_MalformedEvent`."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import orjson
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
@@ -41,12 +42,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, to_text
 from copilot_runtime.extensions.mcp.client.event_stream import LargeResults
+from copilot_runtime.extensions.mcp.client.messages import TOO_DEEP
 
 Report = Callable[[str, bool], None]
 """Called with a sentence that says what is malformed, and whether an item is left out for it."""
 
 M = TypeVar("M", bound=BaseModel)
 
+_MAX_SCHEMA = 64 * 1024
 _ASIDE = "copilot_runtime/result"
 _CALL = "tools/call"
 
@@ -201,6 +204,26 @@ def _read_entry(
     return [_parse(model, item, what, report)]
 
 
+def _read_tool(item: Any, number: int, report: Report) -> Sequence[BaseModel]:
+    tools = _read_entry(Tool, "tool", item, number, report)
+    if reason := _find_fault(as_object(item)):
+        raise _Malformed(f"the tool {item['name']!r:.100}", reason)
+    return tools
+
+
+def _find_fault(tool: JsonObject) -> str:
+    """Return why a tool cannot be called or sent to a model; an empty string if it can."""
+    if "\ufffd" in tool["name"]:
+        return "its name is not UTF-8"
+    try:
+        schema = orjson.dumps(tool["inputSchema"])
+    except TypeError:
+        return "its schema has an integer of more than 64 bits"
+    if TOO_DEEP.encode() in schema:
+        return "its schema is nested too deeply"
+    return "its schema is too large" if len(schema) > _MAX_SCHEMA else ""
+
+
 def _read_contents(item: Any, number: int, report: Report) -> Sequence[BaseModel]:
     model = BlobResourceContents if "blob" in as_object(item) else TextResourceContents
     return [_parse(model, item, f"part {number} of a resource", report)]
@@ -275,7 +298,7 @@ class _Kind(NamedTuple):
 
 
 RESULTS: Mapping[str, _Kind] = {
-    "tools/list": _Kind(ListToolsResult, "tools", partial(_read_entry, Tool, "tool")),
+    "tools/list": _Kind(ListToolsResult, "tools", _read_tool),
     _CALL: _Kind(CallToolResult, "content", _read_content),
     "resources/list": _Kind(
         ListResourcesResult, "resources", partial(_read_entry, Resource, "resource")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Headers = Mapping[str, str] | Callable[[RunInput], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """HTTP headers, or a function of the request (sync or async) that returns them."""
 
+_USUAL_PORTS = {"http": 80, "https": 443}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -47,7 +48,8 @@ class McpServer:
     cwd: str | None = None
     headers: Headers = field(default_factory=dict[str, str], repr=False)
     name: str = ""
-    """The name in messages and in resource actions. Default: the host, or the program."""
+    """The name in messages and in resource actions. Default: the host with its port, if that is not
+    the usual one, or the program."""
     prefix: str = ""
     tools: "Sequence[str] | Callable[[Tool], bool]" = ("*",)
     resources: Sequence[str] = ()
@@ -90,7 +92,7 @@ class McpServer:
     def label(self) -> str:
         """The name in messages; never the URL's path or query, which may contain a key."""
         if self.name or self.url:
-            return self.name or urlsplit(self.url).hostname or ""
+            return self.name or _name_host(self.url)
         # `npx -y @acme/server-maps` is known as server-maps
         program, *args = self.command
         plain = (it for it in args if not it.startswith("-") and "://" not in it)
@@ -106,7 +108,7 @@ class McpServer:
     @property
     def slug(self) -> str:
         """The label as a part of action names."""
-        return _NOT_IN_NAMES.sub("_", self.label)[:32]
+        return _NOT_IN_NAMES.sub("_", self.label)[:48]
 
     @property
     def uses_sse(self) -> bool:
@@ -121,6 +123,15 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def _name_host(url: str) -> str:
+    """Return the host of a URL, with its port if that is not the default of its scheme."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.port in (None, _USUAL_PORTS.get(parts.scheme)):
+        return host
+    return f"[{host}]:{parts.port}" if ":" in host else f"{host}:{parts.port}"
 
 
 def _without_secrets(url: str) -> str:
@@ -261,7 +272,7 @@ def _is_private(url: str) -> bool:
 
 def _origin(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    port = parts.port or _USUAL_PORTS[parts.scheme]
     return parts.scheme, parts.hostname or "", port
 
 

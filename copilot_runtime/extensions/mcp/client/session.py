@@ -28,13 +28,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
-from copilot_runtime.extensions.mcp.client.characters import repair_message
 from copilot_runtime.extensions.mcp.client.connect import (
     TransportStatus,
     open_transport,
     watch_requests,
 )
 from copilot_runtime.extensions.mcp.client.event_stream import LargeResults, MessageLimit
+from copilot_runtime.extensions.mcp.client.messages import repair_message
 from copilot_runtime.extensions.mcp.client.problems import Problems
 from copilot_runtime.extensions.mcp.client.results import (
     RESULTS,

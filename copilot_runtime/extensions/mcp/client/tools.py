@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-import orjson
 from mcp import ClientSession, MCPError
 from mcp_types import (
     METHOD_NOT_FOUND,
@@ -38,7 +37,6 @@ MAX_ACTIONS = 500
 """Maximum number of tools per server. Each adapter keeps the limit of its provider."""
 
 MAX_DESCRIPTION = 4000
-MAX_SCHEMA = 64 * 1024
 MAX_LISTED = 200
 """Maximum number of resources or prompts in one list for a model."""
 
@@ -93,9 +91,8 @@ async def build_actions(connection: Connection, parent: Span = NO_SPAN) -> Seque
 def _build_tools(connection: Connection, tools: Sequence[Tool]) -> Sequence[Action]:
     server = connection.server
     selected = [tool for tool in tools if is_selected(server, tool)]
-    actions = [
-        action for tool in selected if (action := _build_action(connection, tool)) is not None
-    ]
+    names = name_tools(server, selected)
+    actions = [_build_action(connection, tool, names[tool.name]) for tool in selected]
     if len(actions) > MAX_ACTIONS:
         logger.warning(
             "%r has %d tools, of which the first %d are offered; McpServer(tools=[...]) chooses.",
@@ -109,11 +106,37 @@ def is_selected(server: McpServer, tool: Tool) -> bool:
     return server.tools(tool) if callable(server.tools) else _matches(tool.name, server.tools)
 
 
-def _build_action(connection: Connection, tool: Tool) -> Action | None:
+def name_tools(server: McpServer, tools: Sequence[Tool]) -> Mapping[str, str]:
+    """Return the name for models of each tool, by its name on the server.
+
+    It has at most 64 letters, digits, _ and -. Of several that would be equal, one that needs no
+    change keeps its name, and the others get a number, in the order of the list.
+    """
+    names = {tool.name: _encode_name(server.prefix + tool.name) for tool in tools}
+    used = {name for own, name in names.items() if name == server.prefix + own}
+    for own, plain in names.items():
+        if plain == server.prefix + own:
+            continue
+        name, number = plain, 1
+        while name in used:
+            number += 1
+            end = f"_{number}"
+            name = plain[: _MAX_NAME - len(end)] + end
+        used.add(name)
+        names[own] = name
+    return names
+
+
+def _encode_name(name: str) -> str:
+    plain = _NOT_IN_NAMES.sub("_", name)
+    if len(plain) <= _MAX_NAME:
+        return plain or "_"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{plain[: _MAX_NAME - 9]}_{digest}"
+
+
+def _build_action(connection: Connection, tool: Tool, name: str) -> Action:
     server = connection.server
-    if not is_sendable(tool.input_schema):
-        logger.warning("The schema of %r of %r is too large to be sent.", tool.name, server.label)
-        return None
     hints = tool.annotations
     is_idempotent = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
@@ -127,7 +150,7 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
         return parse_tool_result(result)
 
     return Action(
-        name=sanitize_name(server.prefix + tool.name),
+        name=name,
         description=(tool.description or tool.title or "")[:MAX_DESCRIPTION],
         parameters={"type": "object", "properties": {}, **tool.input_schema},
         run=run,
@@ -136,14 +159,6 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
         mcp_server=server.url,
         origin=server.label,
     )
-
-
-def is_sendable(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema can be sent to a model: it is valid JSON of a bounded size."""
-    try:
-        return len(orjson.dumps(schema)) <= MAX_SCHEMA
-    except TypeError:  # integers above 64 bits, or too deep nesting
-        return False
 
 
 def _build_resource_actions(connection: Connection) -> Sequence[Action]:
@@ -265,15 +280,6 @@ def _describe(one: Any) -> dict[str, Any]:
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def sanitize_name(name: str) -> str:
-    """Return a name that model providers accept: at most 64 letters, digits, _ and -."""
-    plain = _NOT_IN_NAMES.sub("_", name)
-    if len(plain) <= _MAX_NAME:
-        return plain or "_"
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{plain[: _MAX_NAME - 9]}_{digest}"
 
 
 def parse_tool_result(result: CallToolResult) -> Any:

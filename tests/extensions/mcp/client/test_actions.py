@@ -94,15 +94,16 @@ async def test_a_list_without_end_is_left(ask: Ask, pipes: Pipes) -> None:
     assert await asked.actions() == {}
 
 
-async def test_a_list_that_is_nested_without_end_costs_its_server_and_no_other(
-    served: Served, ask: Ask, pipes: Pipes
+async def test_a_schema_that_is_nested_without_end_costs_its_tool_and_no_other(
+    ask: Ask, pipes: Pipes
 ) -> None:
     deep: dict[str, Any] = {"type": "object"}
     for _ in range(300):
         deep = {"type": "object", "properties": {"x": deep}}
-    broken = pipes(pages=[[tool("deep", inputSchema=deep)]], timeout=0.3)
 
-    assert "mcpEcho" in await ask(broken, McpServer(served.url)).actions()
+    found = await ask(pipes(pages=[[tool("deep", inputSchema=deep), tool("look")]])).actions()
+
+    assert [*found] == ["look"]
 
 
 async def test_a_giant_schema_costs_its_tool_and_no_other(
@@ -113,7 +114,7 @@ async def test_a_giant_schema_costs_its_tool_and_no_other(
     pages = [[tool("giant", inputSchema=giant), tool("huge", inputSchema=huge), tool("fine")]]
 
     assert [*await ask(pipes(pages=pages)).actions()] == ["fine"]
-    assert "The schema of 'giant' of 'bare.py' is too large to be sent." in caplog.text
+    assert "the tool 'giant' is left out: its schema is too large" in caplog.text
 
 
 async def test_a_description_that_is_a_book_is_cut(ask: Ask, pipes: Pipes) -> None:
@@ -223,6 +224,9 @@ def test_a_server_that_cannot_be_is_an_error_at_once(options: Any, words: str) -
         (McpServer(command=["npx", "-y", "@acme/server-maps"]), "server-maps"),
         (McpServer(command=["proxy", "https://mcp.example/?key=1"]), "proxy"),
         (McpServer("https://mcp.example/mcp", name="maps"), "maps"),
+        (McpServer("https://mcp.example:443/mcp"), "mcp.example"),
+        (McpServer("http://u:p@mcp.example:443/mcp"), "mcp.example:443"),
+        (McpServer("http://[::1]:8000/mcp"), "[::1]:8000"),
     ],
 )
 def test_a_server_is_called_by_what_is_not_secret(server: McpServer, label: str) -> None:

@@ -113,7 +113,7 @@ async def test_a_server_that_is_down_is_left_out(
 ) -> None:
     asked = ask(McpServer("http://127.0.0.1:9/mcp", http_client=client))
     assert await asked.actions() == {}
-    assert "The MCP server '127.0.0.1' is left out of this run." in caplog.text
+    assert "The MCP server '127.0.0.1:9' is left out of this run." in caplog.text
 
 
 @in_one_test("options", [{"command": ["server"]}, {"url": "http://mcp.test/", "public_only": True}])

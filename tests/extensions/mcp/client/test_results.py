@@ -54,6 +54,47 @@ async def test_tools_that_cannot_be_used_are_left_out_and_named_once(
     assert caplog.messages == [f"MCP server 'bare.py': {problem}" for problem in LEFT_OUT]
 
 
+def list_deep(rogue: Rogue) -> bytes:
+    deep = b'{"properties":{"x":' * 2_000 + b"{}" + b"}}" * 2_000
+    tools = b'{"name":"look","inputSchema":{}},{"name":"deep","inputSchema":%b}' % deep
+    odd = b'{"name":"caf\xe9","inputSchema":{}},{"name":"after","inputSchema":{}}'
+    return b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[%b,%b]}}' % (rogue.last_id, tools, odd)
+
+
+@in_one_test("way", ["json", "events"])
+async def test_a_tool_that_the_package_cannot_read_costs_no_other(
+    way: str, rogue: Rogue, ask: Ask
+) -> None:
+    def answer(_: Query) -> Response:
+        if way == "events":
+            return Response(b"data: %b\n\n" % list_deep(rogue), media_type="text/event-stream")
+        return Response(b"\xef\xbb\xbf" + list_deep(rogue), media_type="application/json")
+
+    rogue.answers["tools/list"] = answer
+    asked = ask(McpServer(rogue.url))
+
+    assert [*await asked.actions()] == ["look", "after"]
+    assert [one.partition(": ")[2] for one in asked.source.list_problems()] == [
+        "the tool 'deep' is left out: its schema is nested too deeply",
+        "the tool 'caf\ufffd' is left out: its name is not UTF-8",
+    ]
+
+
+async def test_names_that_would_be_equal_are_numbered_and_call_their_own_tools(
+    rogue: Rogue, ask: Ask
+) -> None:
+    names = ["user.get", "user/get", "user_get", "user_get_2", "x" * 63 + ".", "x" * 63 + "/"]
+    rogue.answers["tools/list"] = lambda _: {"tools": [tool(name) for name in names]}
+    rogue.answers["tools/call"] = lambda asked: {"content": [text(asked["name"])]}
+    asked = ask(McpServer(rogue.url))
+
+    found = [*await asked.actions()]
+
+    assert found[:4] == ["user_get_3", "user_get_4", "user_get", "user_get_2"]
+    assert found[4:] == ["x" * 63 + "_", "x" * 62 + "_2"]
+    assert [await asked.do(name) for name in found] == names
+
+
 DETAILS: dict[str, Any] = {
     "annotations.readOnlyHint": {"annotations": {"readOnlyHint": "sometimes", "title": "T"}},
     "annotations": {"annotations": "harmless"},
@@ -150,8 +191,9 @@ async def test_health_names_what_is_left_out_of_the_operators_servers_and_of_no_
         theirs = (await browser.ask("GET", "/health/ready")).json()
 
     problem = "the tool 'odd' is left out: inputSchema: Field required"
+    label = McpServer(rogue.url).label
     assert ours["status"] == "ready"
-    assert ours["failing"] == [f"tools: MCP server '127.0.0.1': {problem}"]
+    assert ours["failing"] == [f"tools: MCP server {label!r}: {problem}"]
     assert "failing" not in theirs
 
 
@@ -367,7 +409,8 @@ async def test_an_event_that_is_left_out_is_named_once(
     await asked.do("work")
 
     named = [line for line in caplog.messages if "oops" in line]
-    assert named == ["MCP server '127.0.0.1': an event is left out: it is no JSON ('{oops')"]
+    label = McpServer(rogue.url).label
+    assert named == [f"MCP server {label!r}: an event is left out: it is no JSON ('{{oops')"]
 
 
 async def test_a_stream_with_nothing_but_a_malformed_event_fails_with_it(

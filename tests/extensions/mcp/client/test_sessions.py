@@ -112,11 +112,12 @@ async def test_a_session_that_the_server_forgot_is_opened_anew(served: Served, a
 async def test_a_server_without_sessions_is_understood_too(ask: Ask) -> None:
     async with serve() as served:
         served.modern = True
-        asked = ask(McpServer(served.url, prompts=["*"]))
+        server = McpServer(served.url, prompts=["*"])
+        asked = ask(server)
 
         assert await asked.do("mcpEcho", text="hey") == "echo hey"
         with pytest.raises(CopilotError, match="says: "):
-            await asked.do("127_0_0_1_get_prompt", name="nothing")
+            await asked.do(f"{server.slug}_get_prompt", name="nothing")
         await asked.source.aclose()
 
 

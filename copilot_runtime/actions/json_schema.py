@@ -7,13 +7,13 @@ from itertools import islice
 from typing import Any, cast
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.jsonvalue import DEFINITIONS, list_references
 
 Schema = dict[str, Any]
 
 _MAX_NODES = 2000
 _MOST_MISFITS = 5
 _LONGEST = 300
-_REF = "#/$defs/"
 
 # keywords whose value is a schema, a list of schemas, or schemas by name
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames")
@@ -88,7 +88,10 @@ class _Simplifier:
 
     def _resolve(self, node: Schema) -> Schema:
         """Inline the definition of a `$ref`; keywords beside the `$ref` take precedence."""
-        while "$ref" in node and (name := node["$ref"].removeprefix(_REF)) not in self.recursive:
+        while (
+            "$ref" in node
+            and (name := node["$ref"].removeprefix(DEFINITIONS)) not in self.recursive
+        ):
             del node["$ref"]
             node = {**self.definitions[name], **node}
         return node
@@ -96,7 +99,7 @@ class _Simplifier:
 
 def _find_recursive(definitions: Mapping[str, Schema]) -> set[str]:
     """Return the definitions that contain themselves, directly or not."""
-    direct = {name: set(_refs(schema)) for name, schema in definitions.items()}
+    direct = {name: set(list_references(schema)) for name, schema in definitions.items()}
 
     def reaches_itself(start: str) -> bool:
         visited: set[str] = set()
@@ -111,18 +114,6 @@ def _find_recursive(definitions: Mapping[str, Schema]) -> set[str]:
         return False
 
     return {name for name in definitions if reaches_itself(name)}
-
-
-def _refs(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        node = cast("Schema", value)
-        if isinstance(ref := node.get("$ref"), str):
-            yield ref.removeprefix(_REF)
-        for inner in node.values():
-            yield from _refs(inner)
-    elif isinstance(value, list):
-        for inner in cast("list[Any]", value):
-            yield from _refs(inner)
 
 
 def _drop_null(node: Schema) -> Schema:

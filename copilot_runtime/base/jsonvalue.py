@@ -1,6 +1,6 @@
 """Read decoded JSON: leniently (`as_…`), or with an error that names the path (`require_…`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from copilot_runtime.base.errors import Misuse
@@ -11,6 +11,9 @@ JsonValue = Any
 
 JsonObject = dict[str, JsonValue]
 JsonList = list[JsonValue]
+
+DEFINITIONS = "#/$defs/"
+"""The prefix of references in a JSON schema; the name of the definition follows."""
 
 
 def as_object(value: JsonValue) -> JsonObject:
@@ -69,6 +72,16 @@ def get_text(fields: Mapping[str, JsonValue], key: str) -> str:
 def drop_none(fields: Mapping[str, JsonValue]) -> JsonObject:
     """Return a copy of an object without the members that are None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def list_references(schema: JsonValue) -> Iterator[str]:
+    """Yield the names of the definitions that a JSON schema refers to."""
+    if isinstance(schema, dict):
+        if isinstance(reference := schema.get("$ref"), str):
+            yield reference.removeprefix(DEFINITIONS)
+        schema = [*schema.values()]
+    for one in as_list(schema):
+        yield from list_references(one)
 
 
 def parse_text(value: JsonValue) -> JsonValue:

@@ -8,14 +8,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import unquote
 
 import orjson
 
-from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, as_objects
-
-DEFINITIONS = "#/$defs/"
-"""The prefix of references in a repaired schema; the name of the definition follows."""
+from copilot_runtime.adapters.toolset.references import References, find_base, join_uri
+from copilot_runtime.base.jsonvalue import (
+    DEFINITIONS,
+    JsonObject,
+    as_list,
+    as_object,
+    as_objects,
+)
 
 _KINDS = ("array", "boolean", "integer", "null", "number", "object", "string")
 _OTHER_TYPES: Mapping[str, Sequence[str]] = {
@@ -68,15 +71,16 @@ class _Repair:
     def __init__(self, document: JsonObject) -> None:
         self.definitions: dict[str, JsonObject] = {}
         self.changes: dict[str, None] = {}
-        self._document = document
-        self._names: dict[str, str] = {}  # reference → name of its definition
+        self._references = References(document)
+        self._base = ""  # of the references in the schema at work
+        self._names: dict[str, str] = {}  # absolute reference → name of its definition
         self._taken: set[str] = set()
-        self._pending: list[tuple[str, Any]] = []
+        self._pending: list[tuple[str, Any, str]] = []
 
     def finish(self) -> None:
         """Repair the definitions, and those that they refer to."""
         while self._pending:
-            name, target = self._pending.pop()
+            name, target, self._base = self._pending.pop()
             self.definitions[name] = self.schema(target)
 
     def schema(self, node: Any) -> JsonObject:
@@ -91,6 +95,12 @@ class _Repair:
             self._note("a schema that is no object")
             return {}
         source = cast("JsonObject", node)
+        outer, self._base = self._base, find_base(self._base, source)
+        repaired = self._repair_fields(source)
+        self._base = outer
+        return repaired
+
+    def _repair_fields(self, source: JsonObject) -> JsonObject:
         fields = {name: value for name, value in source.items() if name not in _DROPPED}
         self._repair_reference(fields)
         self._repair_type(fields)
@@ -122,39 +132,23 @@ class _Repair:
         """Return the reference to a definition that is made of the target."""
         if not isinstance(reference, str):
             raise UnusableSchema(f"its schema has the reference {_shorten(reference)}")
-        name = self._names.get(reference)
+        uri = join_uri(self._base, reference)
+        name = self._names.get(uri)
         if name is None:
-            target = self._find(reference)
+            target = self._references.find(reference, self._base)
+            if not isinstance(target, dict | bool):
+                raise UnusableSchema(
+                    f"its schema refers to {_shorten(reference)}, which it does not contain"
+                )
             stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", reference.rpartition("/")[2]).strip("_")
             name, number = stem or "root", len(self._names)
             while name in self._taken:
                 number += 1
                 name = f"{stem or 'root'}_{number}"
-            self._names[reference] = name
+            self._names[uri] = name
             self._taken.add(name)
-            self._pending.append((name, target))
+            self._pending.append((name, target, uri.partition("#")[0]))
         return DEFINITIONS + name
-
-    def _find(self, reference: str) -> Any:
-        base = self._document.get("$id")
-        local = reference.removeprefix(base) if isinstance(base, str) else reference
-        found: Any = self._document
-        pointer = unquote(local.removeprefix("#"))
-        if local.startswith("#") and (not pointer or pointer.startswith("/")):
-            for part in pointer.split("/")[1:]:
-                key = part.replace("~1", "/").replace("~0", "~")
-                if isinstance(found, dict) and key in found:
-                    found = cast("JsonObject", found)[key]
-                elif isinstance(found, list) and key.isdecimal():
-                    items = cast("list[Any]", found)
-                    found = items[int(key)] if int(key) < len(items) else None
-                else:
-                    found = None
-            if isinstance(found, dict | bool):
-                return cast("Any", found)
-        raise UnusableSchema(
-            f"its schema refers to {_shorten(reference)}, which it does not contain"
-        )
 
     def _repair_type(self, fields: JsonObject) -> None:
         if (kind := fields.get("type", _NO_SCHEMA)) is _NO_SCHEMA:

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters.toolset.repair import DEFINITIONS, RepairedSchema, UnusableSchema
-from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object
+from copilot_runtime.adapters.toolset.repair import RepairedSchema, UnusableSchema
+from copilot_runtime.base.jsonvalue import DEFINITIONS, JsonObject, as_list, as_object
 
 _COMBINATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const"})
 

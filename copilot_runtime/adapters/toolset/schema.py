@@ -5,7 +5,7 @@ understand is said in its description. A schema that cannot be an object is not 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
@@ -13,10 +13,15 @@ from typing import Any, cast
 import orjson
 
 from copilot_runtime.adapters.streaming import encode_body
-from copilot_runtime.adapters.toolset.repair import DEFINITIONS, UnusableSchema, repair_schema
+from copilot_runtime.adapters.toolset.repair import UnusableSchema, repair_schema
 from copilot_runtime.adapters.toolset.root import RootMerger, merge_objects, write_json
 from copilot_runtime.adapters.toolset.rules import ToolRules
-from copilot_runtime.base.jsonvalue import JsonObject, as_object
+from copilot_runtime.base.jsonvalue import (
+    DEFINITIONS,
+    JsonObject,
+    as_object,
+    list_references,
+)
 
 _SILENT = frozenset({"title", "description", "default", "examples", "additionalProperties"})
 """Keywords whose loss changes nothing for a model."""
@@ -80,25 +85,13 @@ def adapt_schema(schema: Any, rules: ToolRules) -> ToolSchema:
 def _list_definitions(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
     """Return the definitions that a schema refers to, directly or not."""
     found: JsonObject = {}
-    pending = [*_list_references(schema)]
+    pending = [*list_references(schema)]
     while pending:
         name = pending.pop()
         if name in definitions and name not in found:
             found[name] = definitions[name]
-            pending += _list_references(definitions[name])
+            pending += list_references(definitions[name])
     return found
-
-
-def _list_references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        if isinstance(reference := fields.get("$ref"), str):
-            yield reference.removeprefix(DEFINITIONS)
-        for one in fields.values():
-            yield from _list_references(one)
-    elif isinstance(value, list):
-        for one in cast("list[Any]", value):
-            yield from _list_references(one)
 
 
 class _Inliner:

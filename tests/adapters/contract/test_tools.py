@@ -160,6 +160,28 @@ async def test_a_parameter_that_a_provider_refuses_has_another_name(fake: Fake, 
     assert json.loads(arguments) == {key: "8", "q": "b"}
 
 
+async def test_references_by_anchors_and_identifiers_are_offered(fake: Fake) -> None:
+    item = {**of(x={**TEXT, "$anchor": "x"}, y={"$ref": "#x"}), "$id": "item.json"}
+    name = {**TEXT, "$anchor": "name"}
+    parameters = {
+        **of(
+            a={"$ref": "#name"}, b={"$ref": "item.json"}, c={"$ref": "/s/item.json#/properties/x"}
+        ),
+        "$id": "https://a.test/s/root.json",
+        "$defs": {"Item": item, "Name": name},
+    }
+    schema = await schema_of(fake, parameters)
+
+    def resolve(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if reference := node.get("$ref"):
+            return resolve(schema["$defs"][reference.removeprefix("#/$defs/")])
+        return {key: resolve(value) for key, value in node.items()}
+
+    assert resolve(schema["properties"]) == {"a": TEXT, "b": of(x=TEXT, y=TEXT), "c": TEXT}
+
+
 async def test_a_schema_that_refers_to_itself_is_offered(fake: Fake) -> None:
     needs(fake, "calls")
     node = of(name=TEXT, children={"type": "array", "items": {"$ref": "#/$defs/Node"}})
@@ -246,6 +268,8 @@ async def test_a_tool_that_must_be_called_and_is_left_out_is_an_error(fake: Fake
         "litellm.UnsupportedParamsError: ollama does not support parameters: ['tools']",
         "Cannot use tools with stream",
         "Template error: tools not supported by template",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'tools'), 'msg': 'Extra inputs are not"
+        " permitted'}]",
     ],
 )
 async def test_a_model_without_tools_has_an_error_of_its_own(fake: Fake, words: str) -> None:

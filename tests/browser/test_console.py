@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ class RefusedAdapter(Adapter):
         if request.messages:
             raise AuthenticationFailed("OpenAI refused the key 'sk-…'. Is OPENAI_API_KEY right?")
         yield TextMessageStart(message_id="never")
+
+
+class PickyAdapter(HeldAdapter):
+    def find_failing_checks(self) -> Sequence[str]:
+        return ["provider", "tools: The tool 'odd' of 'shop' is not offered: it is no object"]
 
 
 class ScriptedAgent:
@@ -85,6 +91,14 @@ async def test_actions_of_the_browser_change_the_page_and_are_reported_to_the_mo
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
         await expect(page.locator("html")).to_have_css("--accent", "orange")
         await expect(page.get_by_role("list", name="Notes")).to_have_text("water the plants")
+
+
+async def test_tools_that_are_left_out_are_named_with_their_reasons(browser: Browser):
+    async with console(browser, PickyAdapter()) as page:
+        left_out = page.get_by_role("list", name="Tools that are left out")
+        await expect(left_out).to_have_text(
+            "The tool 'odd' of 'shop' is not offered: it is no object"
+        )
 
 
 async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browser: Browser):

@@ -191,7 +191,7 @@ def doctor(
     ] = None,
     call: Annotated[
         bool,
-        typer.Option("--call", help="Call the model and the embedder, for a few tokens."),
+        typer.Option("--call", help="Call the model, the embedder and MCP servers; costs tokens."),
     ] = False,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on, as for serve.", show_default=False)

@@ -7,4 +7,4 @@ class OperationsExtension(Extension):
     """Adds nothing to a runtime: its commands read the settings."""
 
     name = "operations"
-    requires = ("tracing", "access", "cluster", "knowledge", "events", "planner", "grpc")
+    requires = ("tracing", "access", "cluster", "knowledge", "events", "planner", "grpc", "mcp")

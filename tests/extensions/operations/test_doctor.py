@@ -23,6 +23,7 @@ from copilot_runtime.extensions.operations.doctor import upstream
 from copilot_runtime.testing import ScriptedAdapter
 from tests.extensions.access.credentials import make_key, providing, write_jwks
 from tests.extensions.cluster.redis_server import redis_server
+from tests.extensions.generative_ui.rogue import serve_rogue
 from tests.extensions.operations.stores import build_settings
 from tests.in_one_test import in_one_test
 
@@ -169,6 +170,38 @@ def test_an_audit_log_that_takes_long_holds_up_no_other_check(
 
     assert (found["audit log"]["state"], found["mcp server"]["state"]) == ("warning", "good")
     assert "There is no audit.key" in found["audit log"]["text"]
+
+
+def test_tools_that_are_left_out_are_named_with_their_servers_and_reasons(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "left_out.py").write_text(
+        "import os\n"
+        "from copilot_runtime import CopilotRuntime, McpServer, OpenAIAdapter\n"
+        "shop = os.environ['SHOP']\n"
+        "runtime = CopilotRuntime(OpenAIAdapter('m', api_key='k', base_url=shop),\n"
+        "    mcp_servers=[McpServer(shop, name='shop')], authenticate=lambda request: 'ann')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    lost = {"name": "lost", "inputSchema": {"$ref": "#/$defs/Lost"}}
+    look = {"name": "look", "inputSchema": {"type": "object"}}
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serve_rogue()) as rogue,
+    ):
+        rogue.answers["tools/list"] = lambda _: {"tools": [{"name": "odd"}, lost, look]}
+        result = run("left_out:runtime", "--json", "--call", environ={"SHOP": rogue.url})
+
+    rows = json.loads(result.stdout)
+    assert [(row["state"], row["text"]) for row in rows if row["name"] == "tools"] == [
+        ("good", "2 from functions, files and servers"),
+        ("warning", "MCP server 'shop': the tool 'odd' is left out: inputSchema: Field required"),
+        (
+            "warning",
+            "The tool 'lost' of 'shop' is not offered to OpenAI: its schema refers to "
+            "'#/$defs/Lost', which it does not contain",
+        ),
+    ]
 
 
 def test_settings_that_no_server_would_start_with_are_found(run: Run) -> None:

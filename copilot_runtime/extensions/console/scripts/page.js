@@ -91,6 +91,7 @@ async function start() {
   followThreads();
   discoverTraces();
   discoverData().catch(() => {});  // the page Data shows the error
+  discoverLeftOut().catch(() => {});  // a server that is not ready answers chats with its errors
   threadId = "";  // read it again even if it is the one that is shown
   await go();
 }
@@ -134,6 +135,13 @@ function drawNotes() {
   notesShown = now;
   $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
   $("no-notes").hidden = notes.length > 0;
+}
+
+async function discoverLeftOut() {
+  const { failing = [] } = await json("GET", "/health/ready");
+  const tools = failing.filter((check) => check.split(":")[0] === "tools");
+  $("left-out-box").hidden = !tools.length;
+  $("left-out").replaceChildren(...tools.map((check) => element("li", "", check.replace(/^tools:? ?/, "") || "The log of the server names them.")));
 }
 
 let stateShown;

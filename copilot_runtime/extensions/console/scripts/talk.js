@@ -106,6 +106,7 @@ async function alone(work, ways) {
       setBusy(false);
       draw();
       refreshThreads();
+      discoverLeftOut().catch(() => {});  // of the tools of this run
       if (again) open();
     }
   }

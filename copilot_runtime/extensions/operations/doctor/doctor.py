@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel
 
+from copilot_runtime.api.hooks import call_quietly
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.app.threads import name_stores
 from copilot_runtime.config.loader import is_independent
@@ -44,6 +45,7 @@ from copilot_runtime.extensions.operations.doctor.upstream import (
     check_mcp_servers,
     check_provider,
     check_telemetry,
+    check_tools,
 )
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 
@@ -83,8 +85,11 @@ async def examine(
     if runtime is not None:
         checks["access"] = partial(check_access, runtime, settings, is_http=is_http)
         checks["provider"] = partial(check_provider, runtime, calls=calls, is_http=is_http)
+        checks["tools"] = partial(check_tools, runtime, calls=calls)
         checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
     results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
+    if runtime is not None:
+        await call_quietly(runtime.adapter.aclose)
     secrets = collect_secrets(settings, environ)
     return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
 

@@ -7,11 +7,13 @@ from contextlib import aclosing, suppress
 from time import monotonic
 from urllib.parse import urlsplit
 
+from copilot_runtime.actions.sources import gather_actions
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.hooks import call_quietly
 from copilot_runtime.api.messages import TextMessage
-from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.api.run_input import Parameters, RunInput
 from copilot_runtime.api.scheme import AuthenticationUnavailable
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import CopilotError, InvalidAnswer
@@ -19,6 +21,7 @@ from copilot_runtime.config.loader import list_unused_credentials
 from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
 from copilot_runtime.extensions.grpc import asks_model
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.mcp.client.source import McpActions
 from copilot_runtime.extensions.operations.doctor import (
     Finding,
     explain_error,
@@ -94,6 +97,30 @@ async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[
 async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:
     """Check the connection to MCP servers."""
     return await asyncio.gather(*(_reach("mcp server", url) for url in settings.mcp.servers))
+
+
+async def check_tools(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
+    """With `calls`, list the tools of the server, and those that are left out with the reasons."""
+    if not calls:
+        return [good("tools", "not listed: --call asks MCP servers, and names what is left out")]
+    sources = runtime.runtime.sources
+    try:
+        run = RunInput(thread_id="doctor", run_id="doctor", messages=[])
+        actions = await gather_actions(sources, run)
+    finally:
+        for source in sources:
+            await call_quietly(source.aclose)
+    servers = [source for source in sources if isinstance(source, McpActions)]
+    left_out = [problem for server in servers for problem in server.list_problems()]
+    # an adapter prepares the tools before it sends the request, which it does not here
+    async with aclosing(runtime.adapter.stream(ChatRequest(messages=[], actions=actions))):
+        failing = [check.partition(": ") for check in runtime.adapter.find_failing_checks()]
+    left_out += [reason for name, _, reason in failing if name == "tools"]
+    hint = "Its author can repair it; McpServer(tools=[...]) leaves it out for good."
+    return [
+        good("tools", f"{len(actions)} from functions, files and servers"),
+        *(warning("tools", text, hint) for text in left_out),
+    ]
 
 
 async def check_telemetry(settings: Settings) -> Sequence[Finding]:

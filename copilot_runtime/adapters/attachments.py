@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from mimetypes import guess_type
+from mimetypes import guess_extension, guess_type
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -30,6 +30,15 @@ USUAL_TYPES = {
 }
 """Kind → the default MIME type of an attachment without one."""
 
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+OFFICE_TYPES = {
+    ".docx": f"{_OFFICE}.wordprocessingml.document",
+    ".pptx": f"{_OFFICE}.presentationml.presentation",
+    ".xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+}
+"""Ending of a file → its MIME type, which Python 3.11 does not know."""
+
+_ENDINGS = {mime_type: ending for ending, mime_type in OFFICE_TYPES.items()}
 _UNKNOWN_BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
 _FILE_TOKENS = 5_000
@@ -104,6 +113,13 @@ def build_text(media: Media) -> JsonObject | None:
 def build_data_url(media: Media) -> str:
     """Return the content of an attachment as a `data:` URL."""
     return f"data:{media.mime_type or USUAL_TYPES[media.kind]};base64,{media.data}"
+
+
+def name_document(media: Media) -> str:
+    """Return the name of an attached document, by its type if it has none."""
+    mime_type = media.mime_type or USUAL_TYPES["document"]
+    ending = _ENDINGS.get(mime_type) or guess_extension(mime_type) or ""
+    return media.filename or f"document{ending}"
 
 
 def estimate_tokens(part: MediaPart) -> int:

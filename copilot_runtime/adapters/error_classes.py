@@ -119,6 +119,8 @@ ERROR_CLASSES: Sequence[ErrorClass] = (
             rf"(?<!parallel )\b{_TOOLS}['\"`]? (is|are) not (supported|enabled|available)",
             rf"cannot use {_TOOLS}|(?<!parallel )\b{_TOOLS} not supported",
             r"no endpoints found that support tool use",  # OpenRouter
+            # FastAPI, by `read_sentence` or as Python writes the error
+            r"\btools(: |'\), 'msg': ')(extra (inputs|fields)|input should be none)",
             r"requires --enable-auto-tool-choice",  # vLLM
             r"tools param requires --jinja",  # llama.cpp
         ),

@@ -11,6 +11,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.adapters.errors import redact_error
+from copilot_runtime.adapters.media.filter import is_about_media
+from copilot_runtime.adapters.media.results import has_files
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import (
@@ -34,6 +36,8 @@ from copilot_runtime.base.errors import (
     CopilotError,
     NetworkError,
     PaymentRequired,
+    Refused,
+    ToolsRefused,
 )
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import set_endpoint
@@ -51,8 +55,9 @@ class FallbackAdapter(Adapter):
     """Sends each request to one adapter after the other until one starts to answer.
 
     The next adapter is tried if one fails before its first content, and only for a `NetworkError`
-    (transient: no connection, overload, rate limit, timeout), if the account has no credit left, or
-    after an error of the types in `also`. An invalid request would fail with every adapter.
+    (transient: no connection, overload, rate limit, timeout), if the account has no credit left, if
+    the model takes no tools or not the files of the request, or after an error of the types in
+    `also`. Any other invalid request would fail with every adapter.
     Adapters retry by themselves first: with `max_retries=0` the next one is tried at once. A
     `model` in the request is sent to the adapters with that model only, which are tried first; the
     others use their own.
@@ -84,7 +89,7 @@ class FallbackAdapter(Adapter):
             name: complete(Adapter, adapter) for name, adapter in (by_agent or {}).items()
         }
         self._weights = _check_weights(adapters, weights)
-        self._passing = (NetworkError, PaymentRequired, *also)
+        self._passing = (NetworkError, PaymentRequired, ToolsRefused, *also)
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
 
     def check(self, run: RunInput) -> None:
@@ -113,8 +118,8 @@ class FallbackAdapter(Adapter):
                             for earlier in waiting:
                                 yield earlier
                             yield event
-            except self._passing as error:
-                if pending is None or adapter is adapters[-1]:
+            except CopilotError as error:
+                if pending is None or adapter is adapters[-1] or not self._passes(error, request):
                     raise
                 redact_error(error, request.instructions)
                 request.span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
@@ -141,6 +146,13 @@ class FallbackAdapter(Adapter):
         for error in results:
             if isinstance(error, BaseException):
                 raise error
+
+    def _passes(self, error: CopilotError, request: ChatRequest) -> bool:
+        """Return whether the next adapter may answer after this error."""
+        if isinstance(error, self._passing):
+            return True
+        is_about_files = is_about_media(error) and not isinstance(error, Refused)
+        return is_about_files and any(map(has_files, request.messages))
 
     def _all(self) -> Sequence[Adapter]:
         return [*{id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()]

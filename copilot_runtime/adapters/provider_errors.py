@@ -11,9 +11,11 @@ from copilot_runtime.base.jsonvalue import (
     as_object,
     as_objects,
     get_object,
+    get_text,
     parse_text,
     to_text,
 )
+from copilot_runtime.http.errors import parse_retry_after
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _RETRY = re.compile(
@@ -108,6 +110,9 @@ def find_retry_delay(value: Any, reason: str) -> float | None:
     for key in ("retry_after", "retryAfter"):
         if isinstance(seconds := fields.get(key), int | float) and seconds > 0:
             return float(seconds)
+    headers = get_object(fields, "metadata", "headers")  # of the provider behind OpenRouter
+    if delay := parse_retry_after({name.lower(): str(one) for name, one in headers.items()}):
+        return delay
     if (found := _RETRY.search(reason)) is None or not any(found.group("h", "m", "s")):
         return None
     rest = float(found["s"] or 0) / (1000 if (found["unit"] or "").lower() == "ms" else 1)
@@ -128,6 +133,10 @@ def _unwrap(value: Any) -> Any:
 
 def read_sentence(value: Any) -> str:
     """Return the message in an error, whose values may contain it; its JSON if it has none."""
+    if faults := [one for one in as_objects(value) if as_list(one.get("loc"))]:  # FastAPI
+        return "; ".join(
+            ".".join(map(str, one["loc"])) + f": {get_text(one, 'msg')}" for one in faults
+        )
     value = _unwrap(value)
     fields = as_object(value)
     error, message = fields.get("error"), fields.get("message") or fields.get("error_description")

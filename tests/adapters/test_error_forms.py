@@ -22,6 +22,7 @@ from copilot_runtime.base.errors import (
     PaymentRequired,
     RateLimited,
     Refused,
+    ToolsRefused,
 )
 from tests.adapters.asking import answer_to, failure_of, text_in
 from tests.adapters.contract.bedrock_fake import exception
@@ -351,6 +352,10 @@ DELAYS: dict[str, tuple[dict[str, Any], float]] = {
     "Fastify": ({"code": 429, "message": "Rate limit exceeded, retry in 2 minutes"}, 120),
     "a field": ({"code": 429, "message": "No.", "retry_after": 3}, 3),
     "Google": ({"code": 429, "message": "No.", "details": [{"retryDelay": "34.07s"}]}, 34.07),
+    "OpenRouter": (
+        {"code": 429, "message": "No.", "metadata": {"headers": {"Retry-After": "17"}}},
+        17,
+    ),
 }
 
 
@@ -362,6 +367,17 @@ async def test_the_time_to_wait_is_found_in_fields_and_in_words(provider: Provid
         _, failure = await failure_of(adapter)
     assert isinstance(failure, RateLimited)
     assert failure.retry_after == pytest.approx(delay)
+
+
+@in_one_test("place", [["tools"], ["body", "tools"], ["body", "tool_choice"]])
+async def test_a_service_of_fastapi_that_takes_no_tools_is_known(
+    provider: Provider, place: list[str]
+):
+    extra = {"type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
+    provider.answer([whole({"detail": [{**extra, "loc": place}]}, status="422 No")])
+    async with adapter_of("openai", provider) as adapter:
+        _, failure = await failure_of(adapter)
+    assert isinstance(failure, ToolsRefused) == ("tools" in place)
 
 
 async def test_the_time_to_wait_stands_in_the_header_of_a_successful_status(provider: Provider):

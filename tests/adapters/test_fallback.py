@@ -23,6 +23,7 @@ from copilot_runtime.api.events import (
     TextMessageStart,
     Usage,
 )
+from copilot_runtime.api.messages import MediaPart, TextMessage
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -32,6 +33,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
     Refused,
     RunStalled,
+    ToolsRefused,
 )
 from tests.adapters.asking import HELLO, answer_to, failure_of
 from tests.in_one_test import in_one_test
@@ -52,7 +54,10 @@ class Model(ScriptedAdapter):
 
 
 def passing_errors() -> list[CopilotError]:
-    return [OVERLOADED, RateLimited("Slowly.", retry_after=5), RunStalled("Silence.")]
+    return [
+        *(OVERLOADED, RateLimited("Slowly.", retry_after=5), RunStalled("Silence.")),
+        ToolsRefused("m does not support tools."),
+    ]
 
 
 @in_one_test("error", passing_errors(), ids=lambda e: type(e).__name__)
@@ -75,6 +80,27 @@ async def test_what_is_wrong_for_all_is_not_asked_again(error: CopilotError):
 
     assert raised is error
     assert second.requests == []
+
+
+IMAGE = MediaPart(kind="image", source="data", value="R0lGODlh", mime_type="image/gif")
+
+
+@in_one_test(
+    "error",
+    [
+        Misuse("The model cannot take the image (image/gif): it takes no images."),
+        ConfigurationFailed("m does not support image input."),
+        ConfigurationFailed("messages[0].content must be a string"),
+    ],
+    ids=str,
+)
+async def test_a_model_that_takes_no_files_passes_them_on(error: CopilotError):
+    look = TextMessage(id="u", role="user", content="Look", parts=[IMAGE])
+    both = FallbackAdapter(ScriptedAdapter(error), ScriptedAdapter(say("Hello")))
+
+    assert await answer_to(both, ChatRequest(messages=[look])) == say("Hello")
+    _, raised = await failure_of(FallbackAdapter(ScriptedAdapter(error), ScriptedAdapter()))
+    assert raised is error
 
 
 async def test_a_wrong_key_can_be_a_reason_to_ask_the_next():

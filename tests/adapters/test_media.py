@@ -5,11 +5,14 @@ import json
 from base64 import b64encode
 from struct import pack
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copilot_runtime.adapters.attachments import Media, name_document
+from copilot_runtime.adapters.media.files import clean_file
 from copilot_runtime.adapters.media.filter import MediaFilter, OversizedImages
 from copilot_runtime.adapters.media.results import split_result
 from copilot_runtime.adapters.media.shrink import shrink_image
@@ -46,6 +49,28 @@ def encode(data: bytes) -> str:
 )
 def test_a_file_is_known_by_its_first_bytes(data: bytes, found: str | None) -> None:
     assert detect_type(encode(data)) == found
+
+
+@in_one_test(
+    ("name", "sent", "ending"),
+    [
+        ("word/document.xml", None, "docx"),
+        ("xl/workbook.xml", "application/zip", "xlsx"),
+        ("ppt/presentation.xml", "application/pdf", "pptx"),
+        ("word/document.xml", "application/vnd.ms-word.document.macroenabled.12", ""),
+        ("notes.txt", "application/zip", "zip"),
+    ],
+)
+def test_a_document_without_a_name_is_known_by_the_files_in_it(
+    name: str, sent: str | None, ending: str
+) -> None:
+    archive = io.BytesIO()
+    with ZipFile(archive, "w") as files:
+        files.writestr("[Content_Types].xml", "x" * 100_000)
+        files.writestr(name, "")
+    file = clean_file(Media(kind="document", mime_type=sent or "", data=encode(archive.getvalue())))
+    assert file is not None
+    assert name_document(file).partition(".")[2] == ending
 
 
 def test_a_recording_in_a_container_is_audio_if_it_is_said_to_be() -> None:

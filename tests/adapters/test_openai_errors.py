@@ -108,7 +108,7 @@ BODIES: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "OpenAI": (refusal("No."), "500 No."),
     "a text as error": ({"error": "No."}, "500 No."),
     "FastAPI": ({"detail": "No."}, "500 No."),
-    "FastAPI's validation": ({"detail": [{"loc": ["body"], "msg": "No."}]}, "500 No."),
+    "FastAPI's validation": ({"detail": [{"loc": ["body", 0], "msg": "No."}]}, "500 body.0: No."),
     "Gemini": (b'[{"error": {"code": 500, "message": "No."}}]', "500 No."),
     "vLLM": ({"object": "error", "message": "No."}, "500 No."),
     "JSON of another kind": ({"a": 1}, '500 {"a":1}'),

@@ -169,7 +169,7 @@ async def test_a_file_that_only_claims_to_be_text_is_sent_as_it_is(ask: Ask):
     assert (await ask(shown(part)))[0]["content"] == [
         {
             "type": "file",
-            "file": {"filename": "document.pdf", "file_data": "data:text/plain;base64,/w=="},
+            "file": {"filename": "document.txt", "file_data": "data:text/plain;base64,/w=="},
         }
     ]
 

@@ -4,7 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from copilot_runtime.adapters.attachments import Media, find_kind, image_part, parse_media
+from copilot_runtime.adapters.attachments import (
+    OFFICE_TYPES,
+    Media,
+    find_kind,
+    image_part,
+    parse_media,
+)
 from copilot_runtime.adapters.media.types import clean_base64, detect_type, unify_type
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
@@ -107,6 +113,8 @@ def clean_file(media: Media) -> Media | None:
     found = detect_type(data, media.kind)
     if found == "image/svg+xml" and media.kind != "image":
         found = None  # it is text, too
+    if found in OFFICE_TYPES.values() and mime_type.startswith("application/vnd."):
+        found = None  # a document with macros, or a template
     if found is None or unify_type(found) == unify_type(mime_type):
         return replace(media, data=data, mime_type=mime_type)
     return replace(media, data=data, mime_type=found, kind=find_kind(found))

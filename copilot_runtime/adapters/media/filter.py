@@ -41,7 +41,8 @@ _REST_OF_BODY = 1_000_000
 
 _ABOUT_MEDIA = re.compile(
     r"\b(images?|image_url|pictures?|photos?|pixels?|media|media_type|mime|base64|pdfs?|documents?"
-    r"|files?|audio|videos?|attachments?|multimodal|multi-modal)\b",
+    r"|files?|audio|videos?|attachments?|multimodal|multi-modal)\b"
+    r"|\bcontent\W{1,3}(input )?(must|should) be a (valid )?string\b",  # models of texts
     re.IGNORECASE,
 )
 
@@ -124,7 +125,7 @@ class MediaFilter:
         that the model has never answered, then those of the user's last message, with which the
         run ends, then all others.
         """
-        if not _is_about_media(error):
+        if not is_about_media(error):
             return False
         messages = split_results(messages)
         files = {_build_key(model, clean_file(file.media)): file for file in list_files(messages)}
@@ -281,7 +282,7 @@ def _format(size: int) -> str:
     return f"{size / 1_000_000:.1f} MB"
 
 
-def _is_about_media(error: CopilotError) -> bool:
+def is_about_media(error: CopilotError) -> bool:
     """Return whether the service refused a request because of a file in it.
 
     Some servers answer with 500 to an image that they cannot read.

@@ -5,6 +5,8 @@ import struct
 from base64 import b64decode
 from binascii import Error
 
+from copilot_runtime.adapters.attachments import OFFICE_TYPES
+
 _HEAD = 1_024
 _JPEG_HEAD = 256 * 1_024
 """Characters of a JPEG in which its dimensions are searched: metadata may precede them."""
@@ -41,6 +43,16 @@ _BRANDS = {
 _CONTAINERS = ("audio/mp4", "audio/ogg", "video/mp4", "video/webm")
 """Types of files that have audio or video; which of them is known only from what is in it."""
 
+_ARCHIVES = {
+    b"word/document.xml": OFFICE_TYPES[".docx"],
+    b"ppt/presentation.xml": OFFICE_TYPES[".pptx"],
+    b"xl/workbook.xml": OFFICE_TYPES[".xlsx"],
+}
+"""File in a ZIP archive → the type of the archive."""
+
+_DIRECTORY = 64 * 1024
+"""Characters at the end of an archive in which the names of its files are searched."""
+
 _SVG = re.compile(rb"\s*(<\?xml.*?\?>\s*)?(<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*<svg\b", re.DOTALL)
 _SAME = {
     "audio/mp3": "audio/mpeg",
@@ -64,7 +76,11 @@ def detect_type(data: str, kind: str = "") -> str | None:
 
     `kind` is what the file is said to be, such as `audio`: some containers may be both.
     """
-    found = _detect(_decode(data, _HEAD))
+    head = _decode(data, _HEAD)
+    if head.startswith(b"PK\x03\x04"):
+        end = _decode(data[max(0, len(data) - _DIRECTORY) // 4 * 4 :], _DIRECTORY + 4)
+        return next((type for name, type in _ARCHIVES.items() if name in end), None)
+    found = _detect(head)
     if found in _CONTAINERS and kind in ("audio", "video"):
         return f"{kind}/{found.partition('/')[2]}"
     return found

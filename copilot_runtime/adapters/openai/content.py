@@ -12,6 +12,7 @@ from copilot_runtime.adapters.attachments import (
     build_text,
     decode_text,
     has_media,
+    name_document,
     separate_files,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -104,7 +105,7 @@ def _encode_document(media: Media) -> JsonObject | str:
         return f"{_API} takes documents with their content or by an id, not by an address"
     if part := build_text(media):
         return part
-    file = {"filename": media.filename or "document.pdf", "file_data": build_data_url(media)}
+    file = {"filename": name_document(media), "file_data": build_data_url(media)}
     return {"type": "file", "file": file}
 
 

@@ -19,6 +19,7 @@ from copilot_runtime.adapters.attachments import (
     build_result_parts,
     build_text,
     image_activity,
+    name_document,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import find_profile
@@ -181,8 +182,8 @@ def _encode_document(media: Media) -> JsonObject:
         return {"type": "input_file", "file_url": media.url}
     if part := build_text(media):
         return part
-    filename = media.filename or "document.pdf"
-    return {"type": "input_file", "filename": filename, "file_data": build_data_url(media)}
+    name = name_document(media)
+    return {"type": "input_file", "filename": name, "file_data": build_data_url(media)}
 
 
 _MESSAGE = frozenset({"content", "id", "role", "status", "type"})

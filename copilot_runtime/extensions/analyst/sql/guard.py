@@ -72,6 +72,7 @@ def guard_tree(tree: exp.Expr, rules: GuardRules, scope: Scope) -> GuardedQuery:
         tree = tree.copy()
         runs = tree.copy()
         bound_sizes(runs)
+        _name_subqueries(runs)
         reader = TableReader(rules, scope)
         runs = reader.replace_tables(runs)
         sql = _write(runs)
@@ -225,6 +226,14 @@ def _write(tree: exp.Expr) -> str:
     return tree.sql(
         dialect="duckdb", comments=False, identify=True, unsupported_level=ErrorLevel.RAISE
     )
+
+
+def _name_subqueries(tree: exp.Expr) -> None:
+    """Name each result that is a subquery by its text, before row filters become part of it."""
+    for query in tree.find_all(exp.Select):
+        for one in query.expressions:
+            if not one.alias and one.find(exp.Table) is not None:
+                one.replace(exp.alias_(one.copy(), one.sql(dialect="duckdb"), quoted=True))
 
 
 def _name_values(tree: exp.Expr) -> exp.Expr:

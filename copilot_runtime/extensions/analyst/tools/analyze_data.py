@@ -25,6 +25,7 @@ from copilot_runtime.extensions.analyst.tools.queries import (
     build_lineage,
     build_literal,
     call,
+    describe_left_out,
     find_column,
     is_score,
     list_measures,
@@ -219,7 +220,9 @@ async def _aggregate(
         tree = tree.group_by(*[key.copy() for key in keys])
         tree = tree.order_by(*_build_order(groups, aggregates, arguments.time_grain))
     table, query = await run_tree(session, tree, limit=MOST_GROUPS)
-    checks = await check_result(query.tree, table, context=build_repair_context(session))
+    checks = [*await check_result(query.tree, table, context=build_repair_context(session))]
+    if aggregation not in ("count", "count_distinct"):
+        checks += await describe_left_out(session, dataset, metrics, conditions)
     lineage = await build_lineage(session, [query], checks=checks)
     records = list_records(table, max(1, min(arguments.limit, MOST_GROUPS)))
     output: JsonObject = {
@@ -276,21 +279,13 @@ async def _describe(
         for index, column in enumerate(columns)
         for name in STATISTICS
     ]
-    items += [
-        as_name(call("count", name_column(column.name)), f"{index}_filled")
-        for index, column in enumerate(columns)
-    ]
     conditions = build_conditions(arguments.filters, dataset.columns, synonyms)
     values, query = await read_row(session, select(items, dataset.name, conditions))
     distributions = {
         column.name: {name: round_number(values[f"{index}_{name}"]) for name in STATISTICS}
         for index, column in enumerate(columns)
     }
-    checks = [
-        f"{lost:,} values of {column.name} are no numbers and were left out."
-        for index, column in enumerate(columns)
-        if (lost := values[f"{index}_filled"] - values[f"{index}_count"])
-    ]
+    checks = await describe_left_out(session, dataset, columns, conditions)
     output: JsonObject = {
         "table": dataset.name,
         "distributions": distributions,

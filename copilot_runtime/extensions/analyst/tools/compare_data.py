@@ -28,6 +28,7 @@ from copilot_runtime.extensions.analyst.tools.queries import (
     as_name,
     build_lineage,
     call,
+    describe_left_out,
     find_column,
     list_measures,
     name_column,
@@ -128,11 +129,12 @@ async def _list_groups(
         "truncated": table.is_truncated,
         "data": list_records(table),
     }
+    checks = await describe_left_out(session, dataset, metrics, conditions)
     return ToolResult(
-        output=output,
+        output=output | ({"warnings": checks} if checks else {}),
         title=f"{len(table.rows)} groups of {column.name}",
         table=table,
-        lineage=await build_lineage(session, [query]),
+        lineage=await build_lineage(session, [query], checks=checks),
     )
 
 
@@ -178,11 +180,13 @@ async def _compare(
         "comparison": comparison,
         "note": "delta is b - a; the interval is its 95% confidence interval (Welch).",
     }
+    both = exp.or_(*(build_condition(column, "eq", group) for group in groups))
+    checks = await describe_left_out(session, dataset, metrics, [*conditions, both])
     return ToolResult(
-        output=output,
+        output=output | ({"warnings": checks} if checks else {}),
         title=f"{groups[0]} and {groups[1]} compared",
         table=_build_table(comparison, groups),
-        lineage=await build_lineage(session, queries),
+        lineage=await build_lineage(session, queries, checks=checks),
     )
 
 

@@ -22,6 +22,7 @@ from copilot_runtime.extensions.analyst.tools.queries import (
     build_lineage,
     build_literal,
     call,
+    describe_left_out,
     find_column,
     list_measures,
     measure,
@@ -161,11 +162,12 @@ async def analyze_patterns(session: "Session", arguments: PatternArguments) -> T
             rows += pattern.rows
             queries += pattern.queries
     kinds = {"pattern": "VARCHAR", "column": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
+    checks = await describe_left_out(session, dataset, columns, search.conditions)
     return ToolResult(
-        output=output,
+        output=output | ({"warnings": checks} if checks else {}),
         title=f"Patterns of {dataset.name}: {target}",
         table=build_table(kinds.items(), rows),
-        lineage=await build_lineage(session, queries),
+        lineage=await build_lineage(session, queries, checks=checks),
     )
 
 

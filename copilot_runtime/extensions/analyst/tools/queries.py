@@ -213,6 +213,36 @@ async def count_matches(
     return int(row["total"])
 
 
+async def describe_left_out(
+    session: "Session",
+    dataset: "Dataset",
+    columns: Sequence[Column],
+    conditions: Sequence[exp.Expr] = (),
+) -> list[str]:
+    """Return a sentence for each column of which `to_number` leaves values or rows out."""
+    if not columns:
+        return []
+    items = [as_name(exp.Count(this=exp.Star()), "all_rows")]
+    for index, column in enumerate(columns):
+        items += [
+            as_name(exp.Count(this=name_column(column.name)), f"filled_{index}"),
+            as_name(exp.Count(this=to_number(column)), f"numbers_{index}"),
+        ]
+    row, _ = await read_row(session, select(items, dataset.name, conditions))
+    total = int(row["all_rows"])
+    sentences: list[str] = []
+    for index, column in enumerate(columns):
+        filled, numbers = int(row[f"filled_{index}"]), int(row[f"numbers_{index}"])
+        if others := filled - numbers:
+            kind = "not finite" if column.is_numeric else "no numbers"
+            sentences.append(
+                f"{others:,} of {filled:,} values of {column.name!r} are {kind} and left out."
+            )
+        if empty := total - filled:
+            sentences.append(f"{empty:,} of {total:,} rows have no value of {column.name!r}.")
+    return sentences
+
+
 def start_query_span(session: "Session", query: GuardedQuery, attempt: int = 1) -> Span:
     """Start the span of one attempt to run a query."""
     current = find_current_span()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sqlglot import exp
 
@@ -22,13 +22,17 @@ from copilot_runtime.extensions.analyst.tools.filters import (
 from copilot_runtime.extensions.analyst.tools.model_sql import count_result, execute_sql
 from copilot_runtime.extensions.analyst.tools.queries import (
     MOST_ROWS,
+    as_name,
     build_lineage,
     count_matches,
+    describe_left_out,
     find_column,
     is_id,
     name_column,
+    read_row,
     run_tree,
     select,
+    to_number,
 )
 from copilot_runtime.extensions.analyst.tools.tool import (
     Arguments,
@@ -42,6 +46,7 @@ from copilot_runtime.extensions.analyst.tools.tool import (
 )
 
 if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
     from copilot_runtime.extensions.analyst.session import Session
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
 
@@ -107,6 +112,7 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
         found = [build_contains(column, arguments.search_text) for column in searched]
         conditions.append(exp.or_(*found) if found else exp.false())
     queries: list[GuardedQuery] = []
+    checks: list[str] = []
     for key, name in (
         ("min_record", arguments.find_min_column),
         ("max_record", arguments.find_max_column),
@@ -114,7 +120,11 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
         if name:
             column = find_column(name, columns, synonyms)
             output[f"{key}_column"] = column.name
-            tree = _select_extreme(dataset.name, column, conditions, is_max=key == "max_record")
+            order = await _find_order(session, dataset, column, conditions)
+            checks += order.checks
+            tree = _select_extreme(
+                dataset.name, order.value, conditions, is_max=key == "max_record"
+            )
             table, query = await run_tree(session, tree, limit=1)
             output[key] = next(iter(list_records(table)), None)
             queries.append(query)
@@ -125,11 +135,12 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
     total = await count_matches(session, dataset, conditions, rows)
     records = list_records(rows, limit)
     counts = {"total_matching": total, "returned": len(records), "truncated": total > len(records)}
+    checks = list(dict.fromkeys(checks))
     return ToolResult(
-        output=drop_none({**counts, **output, "records": records}),
+        output=drop_none({**counts, **output, "records": records, "warnings": checks or None}),
         title=f"{total:,} records of {dataset.name} match",
         table=rows,
-        lineage=await build_lineage(session, [query, *queries]),
+        lineage=await build_lineage(session, [query, *queries], checks=checks),
     )
 
 
@@ -142,11 +153,36 @@ def list_search_columns(columns: Sequence[Column], text: str) -> list[Column]:
     return found if is_number and found else [*found, *texts[:MOST_TEXT_COLUMNS]]
 
 
+class _Order(NamedTuple):
+    """By what the records of a column are ordered, and what that leaves out."""
+
+    value: exp.Expr
+    checks: Sequence[str] = ()
+
+
+async def _find_order(
+    session: "Session", dataset: "Dataset", column: Column, conditions: Sequence[exp.Expr]
+) -> _Order:
+    """Return the numbers of a text column, if most of its values are some."""
+    named = name_column(column.name)
+    if not column.is_text:
+        return _Order(named)
+    items = [
+        as_name(exp.Count(this=named.copy()), "filled"),
+        as_name(exp.Count(this=to_number(column)), "numbers"),
+    ]
+    row, _ = await read_row(session, select(items, dataset.name, conditions))
+    if int(row["numbers"]) * 2 <= int(row["filled"]):
+        return _Order(named)
+    checks = await describe_left_out(session, dataset, [column], conditions)
+    return _Order(to_number(column), checks)
+
+
 def _select_extreme(
-    table: str, column: Column, conditions: Sequence[exp.Expr], *, is_max: bool
+    table: str, value: exp.Expr, conditions: Sequence[exp.Expr], *, is_max: bool
 ) -> exp.Select:
-    has_value = exp.Not(this=exp.Is(this=name_column(column.name), expression=exp.Null()))
-    order = exp.Ordered(this=name_column(column.name), desc=is_max, nulls_first=False)
+    has_value = exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+    order = exp.Ordered(this=value.copy(), desc=is_max, nulls_first=False)
     query = select([exp.Star()], table, [*[one.copy() for one in conditions], has_value])
     return query.order_by(order).limit(1)
 

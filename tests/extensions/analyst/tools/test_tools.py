@@ -48,6 +48,21 @@ async def test_the_record_with_the_most_is_found(session: Session) -> None:
     assert output["max_record"]["faithfulness_score"] == 0.99
 
 
+@in_one_test("tool", ["query_data", "analyze_data", "compare_data", "analyze_patterns"])
+async def test_values_that_are_no_numbers_are_counted_by_each_tool(
+    session: Session, tool: str
+) -> None:
+    arguments: dict[str, dict[str, str]] = {
+        "query_data": {"find_max_column": "latency"},
+        "analyze_data": {"metric": "latency", "aggregation": "sum"},
+        "compare_data": {"group_column": "environment", "metrics": "latency"},
+        "analyze_patterns": {"columns": "latency", "type": "outliers"},
+    }
+    output = await call(session, tool, **arguments[tool])
+    left_out = "100 of 1,000 values of 'latency' are no numbers and left out."
+    assert left_out in output["warnings"]
+
+
 async def test_groups_are_aggregated_and_filters_count(session: Session) -> None:
     output = await call(
         session,
@@ -69,7 +84,7 @@ async def test_dates_are_grouped_by_week(session: Session) -> None:
 async def test_numbers_without_groups_are_described(session: Session) -> None:
     output = await call(session, "analyze_data", metric="latency,faithfulness_score")
     assert output["distributions"]["latency"]["count"] == 900
-    assert output["warnings"] == ["100 values of latency are no numbers and were left out."]
+    assert output["warnings"] == ["100 of 1,000 values of 'latency' are no numbers and left out."]
     assert output["insights"] == ["faithfulness_score is low: 0.495 on average."]
 
 
@@ -178,6 +193,13 @@ async def test_a_file_is_for_its_owner_and_without_formulas(session: Session) ->
 def test_no_cell_of_a_csv_file_is_a_formula(text: str) -> None:
     assert write_line([text]).decode().strip().strip('"') == f"'{text}"
     assert write_line(["a=1", -1, ""]) == b"a=1,-1,\r\n"
+
+
+async def test_the_name_of_a_column_does_not_show_the_row_filter(session: Session) -> None:
+    filtered = replace(session, scope=Scope(user="ann", agent_name="alpha_bot"))
+    sql = "SELECT * FROM (SELECT (SELECT count(*) FROM eval_data))"
+    output = await call(filtered, "run_sql", sql=sql)
+    assert [column["name"] for column in output["columns"]] == ["(SELECT COUNT(*) FROM eval_data)"]
 
 
 async def test_a_file_has_the_rows_that_its_owner_may_see_when_it_is_fetched(

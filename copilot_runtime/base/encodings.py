@@ -3,11 +3,15 @@
 import codecs
 import re
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from copilot_runtime.base.errors import MissingPackage
+
+try:
+    import charset_normalizer
+except ImportError:  # only texts that are not UTF-8 need it
+    charset_normalizer = None
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -29,7 +33,7 @@ _WESTERN = re.compile(
 )
 """Texts of Western Europe, which a detector cannot tell from those of Central Europe."""
 
-_BLOCK = 1024 * 1024
+BLOCK = 1024 * 1024
 _SAMPLE = 32 * 1024
 
 
@@ -49,7 +53,7 @@ def decode_text(data: bytes) -> tuple[str, Encoding]:
 def detect_file_encoding(path: Path) -> Encoding:
     """Return the encoding of a file. Raises `UnicodeError` if none fits."""
     with path.open("rb") as file:
-        return detect_encoding(iter(lambda: file.read(_BLOCK), b""))
+        return detect_encoding(iter(lambda: file.read(BLOCK), b""))
 
 
 def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
@@ -85,11 +89,9 @@ def _find_wide_codec(block: bytes) -> str | None:
 
 
 def _guess(sample: bytes) -> str:
-    try:
-        detector: Any = import_module("charset_normalizer")
-    except ImportError as error:
-        raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "analyst") from error
-    match = detector.from_bytes(sample, cp_isolation=list(_GUESSED)).best()
+    if charset_normalizer is None:
+        raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "analyst")
+    match = charset_normalizer.from_bytes(sample, cp_isolation=list(_GUESSED)).best()
     if match is None:
         raise UnicodeError("Its encoding is not known: save it as UTF-8.")
     if match.encoding == "cp1250" and _WESTERN.fullmatch(sample.decode("cp1252", "replace")):

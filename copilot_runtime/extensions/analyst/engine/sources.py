@@ -235,8 +235,8 @@ def fingerprint_files(source: DataSource) -> str:
     logs = [path.with_name(path.name + end) for path in files for end in ("-wal", ".wal")]
     stats = [(str(path), path.stat()) for path in (*files, *logs) if path.exists()]
     parts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    told = (source.table, sorted(source.columns.items()), source.dates)
-    return hashlib.sha256(repr((_READING, parts, told)).encode()).hexdigest()[:32]
+    options = (source.table, sorted(source.columns.items()), source.dates)
+    return hashlib.sha256(repr((_READING, parts, options)).encode()).hexdigest()[:32]
 
 
 TRACES = "traces"

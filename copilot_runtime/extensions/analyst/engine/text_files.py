@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 import duckdb
 
-from copilot_runtime.base.encodings import detect_file_encoding
+from copilot_runtime.base.encodings import BLOCK, detect_file_encoding
 from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
-
-_BLOCK = 1024 * 1024
 
 
 class TextFile(NamedTuple):
@@ -39,7 +37,7 @@ def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path)
             plain.open(encoding=encoding.codec, newline="") as source,
             target.open("w", encoding="utf-8", newline="") as out,
         ):
-            while text := source.read(_BLOCK):
+            while text := source.read(BLOCK):
                 out.write(text)
     except UnicodeError as error:
         raise DatasetRefused(

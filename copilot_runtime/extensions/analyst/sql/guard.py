@@ -13,15 +13,11 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 from sqlglot.tokenizer_core import TokenType
 
-from copilot_runtime.extensions.analyst.sql.parsing import (
-    ParsingTooLong,
-    parse_sql,
-    quote,
-)
+from copilot_runtime.extensions.analyst.sql.parsing import ParsingTooLong, parse_sql, quote
 from copilot_runtime.extensions.analyst.sql.rules import GuardRules, Scope, SqlRefused, TableRule
 from copilot_runtime.extensions.analyst.sql.sizes import bound_sizes
 from copilot_runtime.extensions.analyst.sql.syntax_tree import check_syntax_tree
-from copilot_runtime.extensions.analyst.sql.tables import TableReader
+from copilot_runtime.extensions.analyst.sql.tables import TableReader, name_subqueries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +68,7 @@ def guard_tree(tree: exp.Expr, rules: GuardRules, scope: Scope) -> GuardedQuery:
         tree = tree.copy()
         runs = tree.copy()
         bound_sizes(runs)
-        _name_subqueries(runs)
+        name_subqueries(runs)
         reader = TableReader(rules, scope)
         runs = reader.replace_tables(runs)
         sql = _write(runs)
@@ -226,14 +222,6 @@ def _write(tree: exp.Expr) -> str:
     return tree.sql(
         dialect="duckdb", comments=False, identify=True, unsupported_level=ErrorLevel.RAISE
     )
-
-
-def _name_subqueries(tree: exp.Expr) -> None:
-    """Name each result that is a subquery by its text, before row filters become part of it."""
-    for query in tree.find_all(exp.Select):
-        for one in query.expressions:
-            if not one.alias and one.find(exp.Table) is not None:
-                one.replace(exp.alias_(one.copy(), one.sql(dialect="duckdb"), quoted=True))
 
 
 def _name_values(tree: exp.Expr) -> exp.Expr:

@@ -329,3 +329,11 @@ def _move(table: exp.Table, new: exp.Expr) -> exp.Expr:
     if not new.args.get("alias"):
         new.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
     return new
+
+
+def name_subqueries(tree: exp.Expr) -> None:
+    """Name each result that is a subquery by its text, before row filters become part of it."""
+    for query in tree.find_all(exp.Select):
+        for one in query.expressions:
+            if not one.alias and one.find(exp.Table) is not None:
+                one.replace(exp.alias_(one.copy(), one.sql(dialect="duckdb"), quoted=True))

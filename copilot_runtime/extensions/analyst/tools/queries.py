@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
 
@@ -241,6 +241,31 @@ async def describe_left_out(
         if empty := total - filled:
             sentences.append(f"{empty:,} of {total:,} rows have no value of {column.name!r}.")
     return sentences
+
+
+class Order(NamedTuple):
+    """By what the records of a column are ordered, and what that leaves out."""
+
+    value: exp.Expr
+    checks: Sequence[str] = ()
+
+
+async def find_order(
+    session: "Session", dataset: "Dataset", column: Column, conditions: Sequence[exp.Expr]
+) -> Order:
+    """Return the numbers of a text column, if most of its values are some."""
+    named = name_column(column.name)
+    if not column.is_text:
+        return Order(named)
+    items = [
+        as_name(exp.Count(this=named.copy()), "filled"),
+        as_name(exp.Count(this=to_number(column)), "numbers"),
+    ]
+    row, _ = await read_row(session, select(items, dataset.name, conditions))
+    if int(row["numbers"]) * 2 <= int(row["filled"]):
+        return Order(named)
+    checks = await describe_left_out(session, dataset, [column], conditions)
+    return Order(to_number(column), checks)
 
 
 def start_query_span(session: "Session", query: GuardedQuery, attempt: int = 1) -> Span:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
@@ -22,17 +22,13 @@ from copilot_runtime.extensions.analyst.tools.filters import (
 from copilot_runtime.extensions.analyst.tools.model_sql import count_result, execute_sql
 from copilot_runtime.extensions.analyst.tools.queries import (
     MOST_ROWS,
-    as_name,
     build_lineage,
     count_matches,
-    describe_left_out,
     find_column,
+    find_order,
     is_id,
-    name_column,
-    read_row,
     run_tree,
     select,
-    to_number,
 )
 from copilot_runtime.extensions.analyst.tools.tool import (
     Arguments,
@@ -46,7 +42,6 @@ from copilot_runtime.extensions.analyst.tools.tool import (
 )
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
     from copilot_runtime.extensions.analyst.session import Session
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
 
@@ -120,7 +115,7 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
         if name:
             column = find_column(name, columns, synonyms)
             output[f"{key}_column"] = column.name
-            order = await _find_order(session, dataset, column, conditions)
+            order = await find_order(session, dataset, column, conditions)
             checks += order.checks
             tree = _select_extreme(
                 dataset.name, order.value, conditions, is_max=key == "max_record"
@@ -151,31 +146,6 @@ def list_search_columns(columns: Sequence[Column], text: str) -> list[Column]:
     texts = [one for one in columns if one.is_text and one not in named]
     found = named[:MOST_ID_COLUMNS]
     return found if is_number and found else [*found, *texts[:MOST_TEXT_COLUMNS]]
-
-
-class _Order(NamedTuple):
-    """By what the records of a column are ordered, and what that leaves out."""
-
-    value: exp.Expr
-    checks: Sequence[str] = ()
-
-
-async def _find_order(
-    session: "Session", dataset: "Dataset", column: Column, conditions: Sequence[exp.Expr]
-) -> _Order:
-    """Return the numbers of a text column, if most of its values are some."""
-    named = name_column(column.name)
-    if not column.is_text:
-        return _Order(named)
-    items = [
-        as_name(exp.Count(this=named.copy()), "filled"),
-        as_name(exp.Count(this=to_number(column)), "numbers"),
-    ]
-    row, _ = await read_row(session, select(items, dataset.name, conditions))
-    if int(row["numbers"]) * 2 <= int(row["filled"]):
-        return _Order(named)
-    checks = await describe_left_out(session, dataset, [column], conditions)
-    return _Order(to_number(column), checks)
 
 
 def _select_extreme(

@@ -48,7 +48,7 @@ _FRACTION = (
 _DECIMAL = _Type("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION)
 
 
-def _grouped(group: str, point: str) -> _Type:
+def _group_digits(group: str, point: str) -> _Type:
     """Return numbers with groups of three digits, such as `1,234.50`."""
     groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
     text = f"[+-]?(?:{groups}|0|[1-9][0-9]{{0,14}})(?:[{point}][0-9]+)?"
@@ -57,8 +57,8 @@ def _grouped(group: str, point: str) -> _Type:
     return _Type("DOUBLE", re.compile(text), number, text)
 
 
-_POINT = _grouped(",", ".")
-_COMMA = _grouped(".", ",")
+_POINT = _group_digits(",", ".")
+_COMMA = _group_digits(".", ",")
 _SPACES = " \u00a0\u202f"
 
 
@@ -101,7 +101,7 @@ _TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 
 _TYPES = (
     *(_BOOLEAN, _INTEGER, _DECIMAL, _POINT, _COMMA),
-    *(_grouped(_SPACES, ","), _grouped(_SPACES, "."), _grouped("'\u2019", ".")),
+    *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
     _plain("DATE", _DAY),
     _plain("TIMESTAMP", f"{_DAY}[T ]{_TIME}"),
     _plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
@@ -125,20 +125,19 @@ class TypedColumn:
 class ColumnTypes:
     """Finds the types of the columns of a table of texts.
 
-    `given` are types by the name of the column, `dates` the order of day and month, if the operator
-    knows them.
+    `types` are those of columns, `dates` the order of day and month, if the operator knows them.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         table: str,
-        given: Mapping[str, str],
+        types: Mapping[str, str],
         dates: DateOrder | None,
     ) -> None:
         self._connection = connection
         self._table = table
-        self._given = {name.lower(): type for name, type in given.items()}
+        self._types = {name.lower(): type for name, type in types.items()}
         self._dates: DateOrder | None = dates
 
     def find(self, names: Sequence[str]) -> Sequence[TypedColumn]:
@@ -147,7 +146,7 @@ class ColumnTypes:
         fitting = {
             name: [one for one in _TYPES if samples[name] and _fit(one, samples[name])]
             for name in names
-            if name.lower() not in self._given
+            if name.lower() not in self._types
         }
         is_comma = _find_separator(fitting.values())
         doubts = {name: _choose_separator(types, is_comma) for name, types in fitting.items()}
@@ -159,9 +158,9 @@ class ColumnTypes:
         }
         order = _find_order(found) if self._dates is None else self._dates
         return [
-            _choose(name, found[name], order, doubts[name], is_told=bool(self._dates))
+            _choose(name, found[name], order, doubts[name], is_set=bool(self._dates))
             if name in found
-            else self._convert(name, self._given[name.lower()])
+            else self._convert(name, self._types[name.lower()])
             for name in names
         ]
 
@@ -182,7 +181,7 @@ class ColumnTypes:
 
         The first one is enough, but for dates: another order may fit as well.
         """
-        kept: dict[str, list[_Type]] = {name: [] for name in fitting}
+        true: dict[str, list[_Type]] = {name: [] for name in fitting}
         waiting = {name: [*types] for name, types in fitting.items() if types}
         while waiting:
             pairs: list[tuple[str, _Type]] = []
@@ -195,9 +194,9 @@ class ColumnTypes:
             row: Any = self._connection.execute(f"SELECT {tests} FROM {self._table}").fetchone()
             for (name, one), is_true in zip(pairs, row, strict=True):
                 if is_true:
-                    kept[name].append(one)
-            waiting = {name: types for name, types in waiting.items() if types and not kept[name]}
-        return kept
+                    true[name].append(one)
+            waiting = {name: types for name, types in waiting.items() if types and not true[name]}
+        return true
 
     def _describe_others(self, name: str, values: Sequence[str]) -> str:
         """Return why a column is a text, if most of its values in a sample have another type."""
@@ -273,7 +272,7 @@ def _find_order(columns: Mapping[str, Sequence[_Type]]) -> DateOrder | None:
 
 
 def _choose(
-    name: str, types: Sequence[_Type], order: DateOrder | None, doubt: str, *, is_told: bool
+    name: str, types: Sequence[_Type], order: DateOrder | None, doubt: str, *, is_set: bool
 ) -> TypedColumn:
     """Return a column with the first of its types, or as texts."""
     orders = {one.order for one in types if one.order}
@@ -286,7 +285,7 @@ def _choose(
             types = ()
         else:
             types = [one for one in types if one.order == order]
-            doubt = "" if is_told else f"is read {order}, as other dates of the data set"
+            doubt = "" if is_set else f"is read {order}, as other dates of the data set"
     elif types and "%y" in types[0].value:
         doubt = f"has years of two digits, and is read {types[0].order}"
     note = f"{name!r} {doubt}." if doubt else ""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 _SAMPLE = 256 * 1024
-_MOST_RECORDS = 1_000
 _DELIMITERS = "\t;|,"
 """In this order where two fit: a comma may be in numbers and sentences."""
 
@@ -136,8 +135,6 @@ def _read(
     try:
         for record in reader:
             yield reader.line_num, record
-            if reader.line_num >= _MOST_RECORDS:
-                return
     except csv.Error:  # a value without an end
         return
 

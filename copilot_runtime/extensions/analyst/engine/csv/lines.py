@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from copilot_runtime.extensions.analyst.engine.csv.layout import Layout, open_reader
 
-_MOST_LINES = 100
+_LINES_OF_A_VALUE = 100
 """A value that has no end after as many lines begins with a stray quotation mark."""
 
 
@@ -36,7 +36,7 @@ def rewrite(path: Path, layout: Layout, target: Path) -> list[LeftOut]:
         while waiting or (waiting := deque(islice(source, 1))):
             record, count = None, 1
             if number >= layout.skipped:
-                while record is None and count <= _MOST_LINES:
+                while record is None and count <= _LINES_OF_A_VALUE:
                     waiting.extend(islice(source, max(0, count - len(waiting))))
                     record = _read_record([*islice(waiting, count)], layout)
                     count += record is None

@@ -21,9 +21,7 @@ logger = logging.getLogger(__name__)
 _MISSING = "\x01"
 """What stands for a value that a line does not have; no text is this."""
 
-_MOST_COLUMNS = 10_000
 _MOST_NOTES = 12
-_MOST_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ class CsvFiles:
             except duckdb.Error as error:
                 text = str(error)
                 found = re.search(r"Expected Number of Columns: \d+ Found: (\d+)", text)
-                if found and width < int(found[1]) <= _MOST_COLUMNS:
+                if found and width < int(found[1]):
                     width = int(found[1])
                 elif is_parallel and "parallel=false" in text:
                     is_parallel = False
@@ -112,9 +110,9 @@ class CsvFiles:
         """Return a copy without the malformed lines and without the header."""
         target = self._folder / f"{len(list(self._folder.iterdir()))}.csv"
         if lines := rewrite(path, layout, target):
-            for line in lines[:_MOST_LINES]:
+            for line in lines[:_MOST_NOTES]:
                 logger.warning("Line %d of %r is malformed: %r", line.number, str(path), line.text)
-            some = ", ".join(f"{line.number:,}" for line in lines[:_MOST_LINES])
+            some = ", ".join(f"{line.number:,}" for line in lines[:_MOST_NOTES])
             self._notes.append(f"{_lines(len(lines), 'is', 'are')} malformed and left out: {some}.")
         return target
 

@@ -268,6 +268,19 @@ def read_parameters(parameters: Mapping[str, Any]) -> JsonObject:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def fill_defaults(values: Mapping[str, Any], properties: Mapping[str, Any]) -> JsonObject:
+    """Return values with the defaults of absent properties, also within objects."""
+    filled = {**values}
+    for name, schema in properties.items():
+        schema = as_object(schema)
+        if isinstance(value := filled.get(name), dict):
+            inner = as_object(schema.get("properties"))
+            filled[name] = fill_defaults(cast("JsonObject", value), inner)
+        elif name not in filled and "default" in schema:
+            filled[name] = schema["default"]
+    return filled
+
+
 def find_mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
     """Yield errors in the parameters of a file, each with its path.
 

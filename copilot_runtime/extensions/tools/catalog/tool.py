@@ -19,7 +19,12 @@ from copilot_runtime.base.errors import (
     RunStalled,
 )
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, as_text, get_text
-from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition, build_parameters
+from copilot_runtime.extensions.tools.catalog.definition import (
+    ToolDefinition,
+    build_parameters,
+    fill_defaults,
+    read_parameters,
+)
 from copilot_runtime.extensions.tools.catalog.endpoints import (
     Endpoint,
     Operation,
@@ -183,12 +188,18 @@ class Tool:
         operation: Operation,
         context: ActionContext,
     ) -> JsonObject:
-        """Return the model's arguments, overridden by fixed ones. Raises `InvalidArguments`."""
+        """Return the model's arguments, completed by the file's defaults and its fixed arguments.
+
+        Defaults that only the endpoint states are its own to apply. Raises `InvalidArguments`.
+        """
         unseen = {*self.definition.arguments, *self.definition.hidden}
         own = {name: value for name, value in values.items() if name not in unseen}
         if not operation.checks_arguments and (misfits := list_misfits(own, schema)):
             names = ", ".join(schema["properties"]) or "none"
             raise InvalidArguments(f"Invalid arguments: {'; '.join(misfits)}. Known: {names}.")
+        stated = as_object(read_parameters(self.definition.parameters)["properties"])
+        seen = {name: stated[name] for name in stated if name in schema["properties"]}
+        own = fill_defaults(own, seen)
         return {**own, **self._references.resolve(self.definition.arguments, context)}
 
     async def _guard(

@@ -88,6 +88,15 @@ async def test_the_schema_of_the_file_takes_the_place_of_that_of_the_function(
     assert action.parameters == schema
 
 
+async def test_a_default_of_the_file_replaces_that_of_the_function(
+    write: Write, calls: list[dict[str, Any]]
+) -> None:
+    await call_tool(write(_tool("greet", parameters={"greeting": {"default": "Ciao"}})), name="Ann")
+    await call_tool(write(_tool("greet", parameters={"greeting": "A word."})), name="Ann")
+
+    assert [call["greeting"] for call in calls] == ["Ciao", "Hello"]
+
+
 async def test_a_fixed_argument_takes_the_place_of_the_models(
     write: Write, calls: list[dict[str, Any]]
 ) -> None:

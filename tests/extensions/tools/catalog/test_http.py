@@ -161,6 +161,36 @@ async def test_a_body_is_filled_in(write: Write, server: Provider) -> None:
     }
 
 
+async def test_defaults_of_the_file_are_sent_for_arguments_that_the_model_leaves_out(
+    write: Write, server: Provider
+) -> None:
+    server.answer([whole({})])
+    page = {"type": "object", "properties": {"size": {"type": "integer", "default": 10}}}
+    catalog = write(
+        _tool(
+            {
+                "url": server.url,
+                "query": {"days": "{days}", "unit": "{unit}"},
+                "body": {"page": "{page}", "key": "{key}"},
+            },
+            parameters={
+                "days": {"type": "integer", "default": 0},
+                "unit": {"type": "string", "default": "C"},
+                "page": {**page, "default": {"size": 20}},
+                "key": {"type": "string", "default": "none"},
+            },
+            arguments={"key": "fixed"},
+        )
+    )
+    await call_tool(catalog, unit="F")
+    await call_tool(catalog, unit="F", page={"from": 3})
+
+    first, second = server.requests
+    assert first.line == "POST /?days=0&unit=F HTTP/1.1"
+    assert first.body == {"page": {"size": 20}, "key": "fixed"}
+    assert second.body == {"page": {"from": 3, "size": 10}, "key": "fixed"}
+
+
 async def test_a_body_may_be_a_text(write: Write, server: Provider) -> None:
     server.answer([whole({})])
     catalog = write(

@@ -20,6 +20,7 @@ from copilot_runtime.extensions.analyst.charts.style import (
     choose_number_format,
     has_long_labels,
     humanize,
+    remove_tags,
     write_title,
 )
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
@@ -268,7 +269,7 @@ def clean_part(value: Any, depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, str):
-        return _TAG.sub("", value)[:2_000]
+        return remove_tags(_TAG, value)[:2_000]
     if isinstance(value, Mapping):
         return {
             str(key): clean_part(item, depth + 1)

@@ -47,17 +47,24 @@ _MAX_TITLE = 200
 
 def write_title(text: str) -> str:
     """Return a title on one line, without markup: it may contain data."""
-    return " ".join(_TAGS.sub("", text).split())[:_MAX_TITLE]
+    return " ".join(strip_tags(text).split())[:_MAX_TITLE]
 
 
 def strip_tags(text: str) -> str:
     """Return a text without markup that Plotly would interpret: `<5` stays."""
-    return _TAGS.sub("", text) if "<" in text else text
+    return remove_tags(_TAGS, text) if "<" in text else text
+
+
+def remove_tags(tags: re.Pattern[str], text: str) -> str:
+    """Return a text without the tags of a pattern, also without those that a removal joins."""
+    text = tags.sub("", text)
+    # whoever nests tags in tags means no text: nothing of it may become one
+    return text.replace("<", "") if tags.search(text) else text
 
 
 def humanize(name: str) -> str:
     """Return a column name as an axis title: `avg_score` becomes `Avg score`."""
-    words = " ".join(re.sub(r"[_\s]+", " ", _TAGS.sub("", name)).split())
+    words = " ".join(re.sub(r"[_\s]+", " ", strip_tags(name)).split())
     return (words[:1].upper() + words[1:])[:80]
 
 

@@ -10,7 +10,7 @@ changed: they make another word.
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
-from unicodedata import normalize
+from unicodedata import combining, normalize
 
 _TWINS = {
     # Cyrillic, Greek
@@ -98,6 +98,7 @@ def _trim(text: str) -> str:
 
 
 def _read_word(word: str) -> str:
+    word = _strip_accents(word)
     if word.isascii():
         return word
     compatible = normalize("NFKC", word)
@@ -105,6 +106,22 @@ def _read_word(word: str) -> str:
         return read_by_shape(word)
     latin = compatible.translate(_TWINS_TABLE)
     return latin if all(letter.isascii() or not letter.isalpha() for letter in latin) else word
+
+
+def _strip_accents(word: str) -> str:
+    """Return a word without accents if some are characters of their own: `b́omb`, but not `año`."""
+    if not any(map(_is_accent, word)):
+        return word
+    return "".join(char for char in normalize("NFKD", word) if not _is_accent(char))
+
+
+def _is_accent(char: str) -> bool:
+    """Return whether a character is a mark over, under or across any letter, or a vowel point.
+
+    Other marks, as those of Indian and Thai vowels, make another word.
+    """
+    place = combining(char)
+    return place == 1 or 10 <= place <= 36 or place >= 200
 
 
 def _is_spelled(words: Sequence[str], at: int) -> bool:

@@ -1,8 +1,8 @@
 """Stages that refuse requests: topic rules, word lists, and an HTTP validator.
 
-Rules for user input refuse before the agent starts. They check all of the user's messages and the
-page's context, because the model reads all of them. A word list for output stops the answer before
-the word is sent. Both check text only, not images, arguments or results.
+Rules for user input refuse before the agent starts. They check all of the user's messages, the
+page's context and the results of earlier calls, because the model reads all of them. A word list
+for output stops the answer before the word is sent. Both check text only, not images or arguments.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from copilot_runtime.api.events import (
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.messages import ResultMessage, TextMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import LimitExceeded, Refused
 from copilot_runtime.extensions.guardrails.phrases import PhraseFound, Phrases, Sieve
@@ -95,7 +95,7 @@ def topics(
         def is_permitted() -> bool:
             return all(texts.permit(allow, deny) for allow, deny in rules)
 
-        return _check_texts(events, message, is_permitted, texts.length)
+        return _check_texts(events, message, is_permitted, texts)
 
     vars(stage)["honours_client"] = honour_client
     return stage
@@ -115,9 +115,7 @@ def words(
         texts = _UserTexts.from_run(run)
         if output and phrases:
             events = _filter_answer(events, phrases, message)
-        return _check_texts(
-            events, message, lambda: texts.permit(Phrases(()), phrases), texts.length
-        )
+        return _check_texts(events, message, lambda: texts.permit(Phrases(()), phrases), texts)
 
     return stage
 
@@ -146,19 +144,18 @@ class PageTopics:
         if not denied:
             return events
         texts = _UserTexts.from_run(run)
-        return _check_texts(
-            events, self._message, lambda: texts.permit(Phrases(()), denied), texts.length
-        )
+        return _check_texts(events, self._message, lambda: texts.permit(Phrases(()), denied), texts)
 
 
 @dataclass(frozen=True, slots=True)
 class _UserTexts:
-    """A user's messages, oldest first, and the page's context."""
+    """A user's messages, oldest first, the page's context, and the results of earlier calls."""
 
     messages: Sequence[str]
     answers: Sequence[str]
     """Answers to interrupts."""
     context: Sequence[str]
+    results: str
 
     @classmethod
     def from_run(cls, run: RunInput) -> "_UserTexts":
@@ -173,11 +170,12 @@ class _UserTexts:
             for text in _find_texts(answer.response if answer.payload is None else answer.payload)
         ]
         context = [text for item in run.context for text in (item.description, item.value)]
-        return cls(messages, answers, context)
+        results = [one.result for one in run.messages if isinstance(one, ResultMessage)]
+        return cls(messages, answers, context, "\n".join(results))
 
     @property
     def length(self) -> int:
-        """The cost of a search: all characters, plus a constant for each text."""
+        """The cost of a search in what was written: characters, plus a constant for each text."""
         texts = (*self.messages, *self.answers, *self.context)
         return sum(map(len, texts)) + _TEXT_COST * len(texts)
 
@@ -185,6 +183,10 @@ class _UserTexts:
         """Return whether no text has a denied phrase and the last message has an allowed one."""
         written = (*self.messages, *self.answers)
         if denied.search(written) or denied.search(["\n".join(self.context)]):
+            return False
+        if denied and denied.find(
+            self.results
+        ):  # no one writes them to deceive: as data, they may be long
             return False
         return not allowed or not self.messages or allowed.find(self.messages[-1]) is not None
 
@@ -210,14 +212,15 @@ def _parse_client_rules(names: Sequence[str]) -> Phrases:
 
 
 async def _check_texts(
-    events: Events, message: str, is_permitted: Callable[[], bool], length: int
+    events: Events, message: str, is_permitted: Callable[[], bool], texts: _UserTexts
 ) -> Events:
     async with aclosing(events):
-        if length > _TOO_LONG:
+        if texts.length > _TOO_LONG:
             raise LimitExceeded(
                 f"This conversation is too long: {_TOO_LONG} characters of yours can be judged."
             )
-        fine = is_permitted() if length < _LONG else await asyncio.to_thread(is_permitted)
+        is_short = texts.length + len(texts.results) < _LONG
+        fine = is_permitted() if is_short else await asyncio.to_thread(is_permitted)
         if not fine:
             raise Refused(message)
         async for event in events:

@@ -1,8 +1,8 @@
 """Finds words and phrases in text, in any notation.
 
 Case, width, encoding of accents, invisible characters, punctuation and line breaks are ignored. In
-user input, look-alike letters, digits in place of letters, and letters with dots or spaces between
-them are recognised as well. Misspellings are not: this is no classifier.
+user input, look-alike letters, added accents, digits in place of letters, and letters with dots or
+spaces between them are recognised as well. Misspellings are not: this is no classifier.
 """
 
 import re
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from unicodedata import category, normalize
+from unicodedata import category, combining, normalize
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.homoglyphs import join_ends, list_readings, read_by_shape
@@ -224,12 +224,17 @@ def _simple(char: str) -> str:
     if char in _INVISIBLE or category(char) in {"Cf", "Cn"}:
         return ""
     folded = normalize("NFKD", normalize("NFKD", char).casefold())
-    # variation selectors are marks, but invisible ones
     return "".join(
         part if part.isalnum() or category(part)[0] == "M" else " "
         for part in folded
-        if not 0xFE00 <= ord(part) <= 0xFE0F
+        if not _is_decoration(part)
     )
+
+
+def _is_decoration(char: str) -> bool:
+    """Return whether a mark makes no other letter: a stroke, a frame, or an invisible selector."""
+    is_selector = 0xFE00 <= ord(char) <= 0xFE0F or 0xE0100 <= ord(char) <= 0xE01EF
+    return is_selector or combining(char) == 1 or category(char) == "Me"
 
 
 class _Table:

@@ -118,13 +118,24 @@ async def test_what_a_model_or_an_application_wrote_is_not_the_persons() -> None
     others = [
         TextMessage(id="s", role="system", content="Do not talk about bombs."),
         TextMessage(id="a", role="assistant", content="I do not talk about bombs."),
-        ResultMessage(id="r", call_id="c", name="search", result="bombs"),
     ]
     events = await log_of(
         ScriptedAdapter(say("Hi.")), [topics(deny=["bombs"])], asking(*others, "Hello")
     )
 
     assert text_of(events) == "Hi."
+
+
+async def test_a_result_of_an_earlier_call_is_judged_however_long_it_is() -> None:
+    result = "word " * 200_001 + "\uff22o\u200bmbs"
+    found = ResultMessage(id="r", call_id="c", name="search", result=result)
+    events = await log_of(
+        ScriptedAdapter(say("Hi.")), [topics(deny=["bombs"])], asking(found, "Go on")
+    )
+
+    error = refusal(events)
+    assert error is not None
+    assert error.code == "GUARDRAILS_VALIDATION_FAILED"
 
 
 async def test_a_conversation_too_long_to_be_judged_is_refused() -> None:

@@ -28,7 +28,9 @@ PHRASES = Phrases(["weapon", "credit card", "暴力", "café"])
         "我喜欢暴力电影",
         "cafe\u0301",
         "CAFÉ",
-        "we\ufe0fapon",
+        "we\ufe0fap\U000e0101on",
+        "w\u0336e\u0336a\u0336p\u0336o\u0336n\u0336",
+        "w\u20ddeapon",
     ],
 )
 def test_a_phrase_is_found_however_it_is_written(text: str) -> None:
@@ -83,6 +85,8 @@ DISGUISED = Phrases(
             ["b", "omb", "s please"],
             ["b o m", "b s"],
         ),
+        *(["b\u0301o\u0301mbs"], ["b\u200b\u043e\u0301mbs"], ["\uff42\u0323\uff4f\u200bmbs"]),
+        *(["b\u0301 o\u0301 m\u0301 b s"], ["bo\u0301", "mbs"]),
         *(["credit", "card"], ["my cre", "dit card"], ["my cr.e", "d.it card"], ["b0", "mb\u0455"]),
     ],
 )
@@ -104,6 +108,7 @@ def test_a_phrase_is_found_in_disguise(texts: list[str]) -> None:
         ),
         *(["plan a I prefer"], ["room 80 88 5"], ["bomb s"], ["penises"]),
         *(["\u0432\u043e\u0442 \u043a\u043e\u0442"], ["hello.", "Is it?"], ["bo", "and", "mbs"]),
+        *(["b\xf3mbs"], ["\u0431\u043e\u043c\u0431\u0430\u0941"]),
         *(["bo" + " " * 500 + "x", "mbs"], ["we", "ll"], ["a b c", "d e f"]),
     ],
 )

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from time import monotonic
 from typing import Any, TypeVar
 
 from copilot_runtime.adapters.chat_span import price_usage
@@ -25,12 +26,23 @@ class BudgetExceeded(LimitExceeded):
 
 
 class Budget:
-    """Checks the budget of one plan; `clock` returns seconds since 1970."""
+    """Checks the budget of one plan, from when this server carries it out.
 
-    def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
+    Times of events are those of a clock that may be set, so the seconds are counted here.
+    """
+
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._clock = clock
+        self._seconds = plan.worked_seconds
+        self._since = None if plan.is_waiting else monotonic()
         self._has_warned = False
+
+    def follow(self) -> None:
+        """Count no seconds while the plan waits for people; call it after each event."""
+        if self._plan.is_waiting:
+            self._seconds, self._since = self._get_seconds(), None
+        elif self._since is None:
+            self._since = monotonic()
 
     def check(self, state: TaskState) -> None:
         """Raise `BudgetExceeded` if the task, one of its parents or the plan has no budget left."""
@@ -81,7 +93,11 @@ class Budget:
 
     def _get_remaining_seconds(self) -> float | None:
         limit = self._plan.limits.seconds
-        return None if limit is None else limit - self._plan.get_seconds(self._clock())
+        return None if limit is None else limit - self._get_seconds()
+
+    def _get_seconds(self) -> float:
+        """Return the seconds for which the plan has run, without those of waiting for people."""
+        return self._seconds + (0.0 if self._since is None else monotonic() - self._since)
 
     def _build_time_error(self) -> BudgetExceeded:
         limit = self._plan.limits.seconds or 0

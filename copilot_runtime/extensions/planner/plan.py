@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal, assert_never, get_args
 
 from copilot_runtime.base.jsonvalue import JsonValue
@@ -142,9 +143,12 @@ class Plan:
         self.created_at = 0.0
         self.tasks: dict[str, TaskState] = {}
         """All tasks by id, including the plan itself as `ROOT`."""
+        self.worked_seconds = 0.0
+        """Seconds in which the plan did not wait for people, up to its last event."""
         self.waiting_seconds = 0.0
         """Seconds in which the plan waited for people and no task could run."""
-        self._waiting_since: float | None = None
+        self.is_waiting = False
+        self._updated_at = 0.0
         self._questions: dict[str, TaskState] = {}
         self._working = 0
         """Number of running tasks that have no subtasks."""
@@ -174,23 +178,26 @@ class Plan:
             return self.root.status
         return "running" if self._working or _can_progress(self.root) else "waiting"
 
-    def get_seconds(self, now: float) -> float:
-        """Return the seconds for which the plan has run, without those of waiting for people."""
-        waiting = now - self._waiting_since if self._waiting_since is not None else 0.0
-        return max(0.0, now - self.created_at - self.waiting_seconds - waiting)
-
     def apply(self, entry: PlanEntry) -> None:
         """Apply the next event. An entry that was applied before changes nothing."""
         if entry.number <= self.number:
             return
-        self.number = entry.number
+        if self.number:
+            self._count_seconds(entry.time - self._updated_at)
+        self.number, self._updated_at = entry.number, entry.time
         self._apply(entry.event, entry.time)
-        is_waiting = not self.is_over and self.status == "waiting"
-        if is_waiting and self._waiting_since is None:
-            self._waiting_since = entry.time
-        elif not is_waiting and self._waiting_since is not None:
-            self.waiting_seconds += max(0.0, entry.time - self._waiting_since)
-            self._waiting_since = None
+        self.is_waiting = not self.is_over and self.status == "waiting"
+
+    def _count_seconds(self, passed: float) -> None:
+        """Count the time since the last event, unless the clock was set meanwhile.
+
+        A plan never works for longer than its limit without an event: more means that the clock was
+        set, that no server was there, or that the plan was over before.
+        """
+        if self.is_waiting:
+            self.waiting_seconds += max(0.0, passed)
+        elif not self.is_over and passed <= (self.limits.seconds or inf):
+            self.worked_seconds += max(0.0, passed)
 
     def _apply(self, event: PlanEvent, time: float) -> None:
         match event:

@@ -67,7 +67,6 @@ class RunServices(Protocol):
     worker: Worker
     supervisor: Supervisor
     telemetry: Telemetry
-    clock: Callable[[], float]
 
     def notify(self, plan: Plan, entry: PlanEntry) -> None:
         """Pass an entry that the plan has applied to the listeners."""
@@ -88,7 +87,7 @@ class PlanRun:
         self._engine = engine
         self.lease = lease
         self.feed = PlanFeed()
-        self.budget = Budget(plan, engine.clock)
+        self.budget = Budget(plan)
         self._number = plan.number
         self._status: Status | None = "running" if plan.number == 1 else None
         """The stored status, or `None` if it is the unknown one that an earlier server stored."""
@@ -468,6 +467,7 @@ class PlanRun:
                 answer = self._answers.pop(entry.event.question_id, None)
                 if answer is not None and not answer.done():
                     answer.set_result(None)
+        self.budget.follow()
         self._store_status()
 
     def _store_status(self) -> None:

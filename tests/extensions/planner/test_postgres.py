@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.events import TaskReopened, TaskStarted
 from copilot_runtime.extensions.planner.log import Lease, LeaseLost, PlanQuery, PlanSummary
 from copilot_runtime.extensions.planner.plan import TaskState
-from copilot_runtime.extensions.planner.postgres import PostgresPlanLog
+from copilot_runtime.extensions.planner.postgres import PostgresPlanLog, schema
 from copilot_runtime.extensions.planner.roles import TaskContext
 from tests.extensions.planner.crew import (
     Crew,
@@ -102,6 +103,18 @@ async def test_a_server_that_was_cut_off_stores_nothing_more(database: str) -> N
             await one.renew(lease)
         await other.append(taken, 3, [STARTED])
         assert [entry.number for entry in await one.read("p")] == [1, 2, 3]
+
+
+async def test_a_database_whose_clock_is_set_declares_no_server_dead(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with logs(database, database, lease=60) as (one, other):
+        await create(one)
+        monkeypatch.setattr(schema, "monotonic", lambda: monotonic() + 100)
+        connection: Any = await import_module("asyncpg").connect(database)
+        await connection.execute("UPDATE copilot_plan_servers SET until = until - interval '1 day'")
+        await connection.close()
+        assert await other.claim() == []
 
 
 async def test_a_server_that_hangs_loses_its_plans_after_its_lease(database: str) -> None:

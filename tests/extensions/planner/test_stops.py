@@ -22,6 +22,7 @@ from tests.extensions.planner.crew import (
     finish,
     wait_until,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -251,15 +252,31 @@ async def test_a_finished_task_is_not_done_again(log: PlanLog) -> None:
     await engine.aclose()
 
 
-async def test_a_clock_that_goes_backwards_ends_nothing_early_and_adds_no_time() -> None:
+@in_one_test("jump", [-86_400.0, 86_400.0])
+async def test_a_clock_that_is_set_ends_no_plan_and_adds_no_time(
+    tmp_path: Path, jump: float
+) -> None:
     time = [1_000_000.0]
+    hang, began = build_hang()
 
-    async def turn_back(state: TaskState, context: TaskContext) -> str:
-        time[0] -= 500_000
+    def build(crew: Crew) -> PlanEngine:
+        return build_engine(crew, SqlitePlanLog(tmp_path / f"{jump}.db", clock=lambda: time[0]))
+
+    async def set_clock(state: TaskState, context: TaskContext) -> str:
+        time[0] += jump
         return "ok"
 
-    engine = build_engine(Crew({"a": turn_back}), clock=lambda: time[0])
-    created = build_plan("a", {"name": "b", "depends_on": ["a"]}, limits=PlanLimits(seconds=60))
-    plan = await finish(engine, created)
-    assert describe(plan) == {"plan": "finished", "a": "finished", "b": "finished"}
-    assert plan.get_seconds(time[0]) == 0
+    one, other = build(Crew({"a": set_clock, "b": hang})), build(Crew())
+    await one.open()
+    tasks = ("a", {"name": "b", "depends_on": ["a"]}, {"name": "c", "depends_on": ["b"]})
+    plan_id = await one.submit(build_plan(*tasks, limits=PlanLimits(seconds=60)))
+    await began.wait()
+    await one.aclose()
+    time[0] += jump  # and the clock of the server that takes over is another one
+    await other.open()
+    async for _ in other.follow(plan_id):
+        pass
+    plan = await other.get(plan_id)
+    assert describe(plan) == {"plan": "finished", "a": "finished", "b": "finished", "c": "finished"}
+    assert plan.worked_seconds == 0
+    await other.aclose()

@@ -113,6 +113,8 @@ class Server:
         self._beating: asyncio.Task[None] | None = None
         self._connected_at = 0.0
         self._beat_at = 0.0
+        self._seen: dict[int, tuple[Any, float]] = {}
+        """The expiry of each other server's row, and since when it is unchanged (`monotonic`)."""
 
     @property
     def deadline(self) -> float:
@@ -146,22 +148,27 @@ class Server:
     async def find_dead(self, connection: Any) -> Sequence[int]:
         """Return the ids of dead servers that have open plans, within the caller's transaction.
 
-        An expired row counts only after this server has been connected for a whole lease: if the
-        database was unavailable, no server could renew its row.
+        A row has expired if this server has seen it unchanged for a whole lease, however the clock
+        of the database was set meanwhile. It counts only after this server has been connected for
+        as long: if the database was unavailable, no server could renew its row.
         """
         rows = await connection.fetch(
             "SELECT DISTINCT plan.server, server.id IS NULL AS has_left,"
-            " server.until < clock_timestamp() AS has_run_out,"
+            " server.until,"
             " server.instance = pg_postmaster_start_time() AS has_same_instance"
             " FROM copilot_plans AS plan"
             " LEFT JOIN copilot_plan_servers AS server ON server.id = plan.server"
             " WHERE NOT plan.is_over AND plan.server <> $1",
             self.id,
         )
-        is_steady = monotonic() > self._connected_at + self._lease
+        now = monotonic()
+        before, self._seen = self._seen, {}
         dead: list[int] = []
-        for id, has_left, has_run_out, has_same_instance in rows:
-            is_dead = has_left or (has_run_out and is_steady)
+        for id, has_left, until, has_same_instance in rows:
+            seen, since = before.get(id, (None, now))
+            self._seen[id] = until, since if seen == until else now
+            unchanged_since = max(self._seen[id][1], self._connected_at)
+            is_dead = has_left or now > unchanged_since + self._lease
             if not is_dead and has_same_instance:
                 is_dead = await connection.fetchval(
                     "SELECT pg_try_advisory_xact_lock($1, $2)", LOCKS, id

@@ -47,6 +47,10 @@ class SDKResponse:
         except Exception as error:  # of the SDK's HTTP library, of which there are several
             raise connection_error(error, self._service) from error
 
+    def check_silence(self, since: float | None) -> float:
+        """Return 0: the timeouts are those of the client."""
+        return since or 0.0
+
     async def text(self) -> bytes:
         """Return the rest of the body."""
         return b"".join([block async for block in self])

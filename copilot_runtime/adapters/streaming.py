@@ -48,6 +48,10 @@ class StreamResponse(Protocol):
     headers: Mapping[str, str]
     finished: bool
 
+    def check_silence(self, since: float | None) -> float:
+        """Return since when no block has completed an event. Raises `RunStalled` after too long."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def text(self) -> bytes: ...
@@ -213,12 +217,14 @@ async def _read_events(
 ) -> AsyncGenerator[list[Event], None]:
     """Yield the events of each block of bytes, then those that remain at the end."""
     can_be_json = request.accepts_json
+    silent_since: float | None = None
     async for block in limit.read(response):
         if can_be_json and block.lstrip().startswith(_NO_STREAM) and frames.is_between_events:
             frames.is_event_stream = True
             payloads = [block + await response.text()]
         else:
             payloads = frames.feed(block)
+        silent_since = None if payloads else response.check_silence(silent_since)
         while len(payloads) > PAYLOADS_AT_ONCE:
             yield reader.read(payloads[:PAYLOADS_AT_ONCE])
             if reader.done or reader.failure:

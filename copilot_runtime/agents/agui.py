@@ -60,8 +60,9 @@ class AguiAgent(Agent):
 
     Requests carry the headers that may be forwarded; `headers` replace them. With `actions`, the
     agent may call the actions of this server; its own tools then need other names. Times are in
-    seconds; `idle_timeout` is the longest silence of the agent. A run may have acted before it
-    failed, so by default nothing is repeated: `max_retries` is 0. Requests are those of AG-UI 1.0.
+    seconds; `idle_timeout` is the longest silence of the agent, and a fifth of the longest time
+    with comments alone. A run may have acted before it failed, so by default nothing is repeated:
+    `max_retries` is 0. Requests are those of AG-UI 1.0.
     A `legacy` agent gets them without the version, and with parts and results in their older form;
     so does an agent that has refused the newer form with status 422 and accepted the older one.
     Raises `ConfigurationFailed` for an invalid `url`.
@@ -112,6 +113,7 @@ class AguiAgent(Agent):
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
         loop, deadline = asyncio.get_running_loop(), 0.0
+        silent_since: float | None = None
         before: str | None = None
         try:
             reply = await self._send(run, state)
@@ -132,6 +134,7 @@ class AguiAgent(Agent):
                         reply.finished = incoming.finished
                         break
                     payloads = frames.feed(block)
+                    silent_since = None if payloads else reply.check_silence(silent_since)
                     while len(payloads) > PAYLOADS_AT_ONCE and not incoming.ended:
                         for event in incoming.read(payloads[:PAYLOADS_AT_ONCE]):
                             yield event

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from copilot_runtime.http.aiohttp_client import AiohttpClient
 
+_KEEP_ALIVES = 5
+"""How many idle timeouts a stream may last that has comments, and no event."""
 _MAX_BODY = 16 * 1024 * 1024
 ERROR_BODY_TIMEOUT = 5.0
 """Seconds to read the body of an error response; its status is known before."""
@@ -72,7 +74,8 @@ class Response(Protocol):
 class Upstream:
     """One service and its connections. `name` is its name in errors; times are in seconds.
 
-    `idle_timeout` limits every silence: before the response starts, and between its chunks.
+    `idle_timeout` limits every silence: before the response starts, and between its chunks. A
+    stream without any event, which only keeps its connection alive, ends after five times as long.
     `find_delay` decides by the status and the body of an error response whether its request is
     repeated: it returns the seconds to wait, 0 if the body names none, and None for a final one.
     With `http_client`, requests are sent by that client of the host application, with the same
@@ -354,6 +357,17 @@ class StreamResponse:
             raise StopAsyncIteration
         self._waiting = False
         return block
+
+    def check_silence(self, since: float | None) -> float:
+        """Return since when no block has completed an event; call it after each such block.
+
+        `since` is the result of the last call, or `None` after an event. Raises `RunStalled` when
+        that is too long: providers and proxies send comments while an answer waits in a queue.
+        """
+        since = since or self._loop.time()
+        if self._loop.time() - since > _KEEP_ALIVES * self._upstream.idle_timeout:
+            raise self._upstream.errors.build_timeout(_KEEP_ALIVES)
+        return since
 
     async def text(self, limit: int = _MAX_BODY) -> bytes:
         """Return the whole response body."""

@@ -124,10 +124,10 @@ class UpstreamErrors:
             hint=hint,
         )
 
-    def build_timeout(self) -> RunStalled:
-        """Return the error for an idle timeout."""
+    def build_timeout(self, times: int = 1) -> RunStalled:
+        """Return the error for an idle timeout, or for so many without an event."""
         return RunStalled(
-            f"{self.name} API error: No answer for {self.idle_timeout:g} seconds.",
+            f"{self.name} API error: No answer for {times * self.idle_timeout:g} seconds.",
             kind="APIConnectionTimeoutError",
             hint="The upstream went silent. Raise idle_timeout if the model may think that long.",
         )

@@ -2,7 +2,7 @@
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html, without the fields that models and
 agents do not need: ids, reconnection times, and event names (the data has the type, too).
-Events without data only keep a connection alive, and are ignored.
+Events without data, and those named `ping`, only keep a connection alive, and are ignored.
 """
 
 from copilot_runtime.base.errors import NetworkError
@@ -95,8 +95,10 @@ class SSEDecoder:
 
     def _parse_named_event(self, frame: bytes, events: list[bytes]) -> None:
         """Decode an event of two lines, `event:` and `data:`, as Anthropic sends them."""
-        line = frame.partition(b"\n")[2]
-        if line.startswith(b"data: "):
+        name, _, line = frame.partition(b"\n")
+        if name == b"event: ping":
+            self.is_event_stream = True
+        elif line.startswith(b"data: "):
             events.append(line[6:])
         else:
             self._parse_lines(frame.split(b"\n"), events)

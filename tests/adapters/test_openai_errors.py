@@ -217,6 +217,23 @@ async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
     assert len(provider.requests) == 1
 
 
+@in_one_test("sign", [b": OPENROUTER PROCESSING\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'])
+async def test_signs_of_life_are_no_answer_for_ever(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, sign: bytes
+):
+    monkeypatch.setattr(_client, "_KEEP_ALIVES", 1e-9)
+    later = asyncio.Event()
+    provider.answer([HEAD, piece(sign), later, piece(sign), HANG])
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", max_retries=0)
+    asyncio.get_running_loop().call_later(0.05, later.set)
+
+    error = await error_of(adapter)
+    await provider.until_open(0)
+    await adapter.aclose()
+
+    assert isinstance(error, RunStalled)
+
+
 async def test_an_error_that_never_ends_is_told_by_its_status(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ):

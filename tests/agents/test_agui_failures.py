@@ -272,6 +272,21 @@ async def test_a_silent_agent_is_given_up(provider: Provider, begun: list[Step])
     assert error.message == "The agent 'default' is silent. No answer for 0.05 seconds."
 
 
+async def test_an_agent_that_only_sends_comments_is_given_up(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("copilot_runtime.http.client._KEEP_ALIVES", 1e-9)
+    later = asyncio.Event()
+    provider.answer([HEAD, piece(b": ping\n\n"), later, piece(b":\n\n"), HANG])
+    agent = agent_of(provider)
+    asyncio.get_running_loop().call_later(0.05, later.set)
+    _, error = await heard_until_error(agent)
+    await provider.until_open(0)
+    await agent.aclose()
+
+    assert isinstance(error, RunStalled)
+
+
 LEFT_OUT: list[tuple[Any, str]] = [
     ({"type": "TEXT_MESSAGE_START"}, "TEXT_MESSAGE_START.messageId must be a string."),
     (

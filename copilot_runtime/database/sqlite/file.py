@@ -147,11 +147,21 @@ def check_application(
         )
 
 
-def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a file that `open_database` has created or migrated."""
-    connection = _connect(path)
+def open_for_reading(path: Path, *, alone: bool = False) -> sqlite3.Connection:
+    """Open a file that `open_database` has created or migrated.
+
+    With `alone`, nothing is written beside it, not even the index of its log (`-shm`), for which a
+    full disk has no room; no other process can use the file meanwhile.
+    """
+    connection = _connect(path, vfs="unix-excl") if alone else _connect(path)
     connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def check_readable(connection: sqlite3.Connection) -> None:
+    """Raise `sqlite3.Error` for a file that `open_database` could not create or migrate."""
+    if _version(connection) != SCHEMA_VERSION:
+        raise sqlite3.DatabaseError("the file has another version")
 
 
 def build_failure(path: Path, error: Exception, *, content: str = "threads") -> CopilotError:
@@ -218,8 +228,11 @@ _CAUSES = (
 _WRITE_REFUSALS = ("is full", "No space", "readonly", "Read-only", "disk I/O")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+def _connect(path: Path, *, vfs: str = "") -> sqlite3.Connection:
+    name = f"{path.absolute().as_uri()}?vfs={vfs}" if vfs else path
+    return sqlite3.connect(
+        name, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=bool(vfs)
+    )
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -7,12 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.database.sqlite.file import open_for_reading
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -85,8 +83,8 @@ class Writer:
 class Readers:
     """A few threads that read, each with its own connection; they never wait for a writer."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
         self._own = threading.local()
         self._all: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(_READERS, "threads-reader")
@@ -103,7 +101,7 @@ class Readers:
     def _read(self, work: Work[T]) -> T:
         connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if connection is None:
-            connection = self._own.connection = open_for_reading(self._path)
+            connection = self._own.connection = self._connect()
             self._all.append(connection)
         connection.execute("BEGIN")
         try:

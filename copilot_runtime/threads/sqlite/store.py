@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from copilot_runtime.base.errors import CopilotError, StoreFailed, StoreReadOnly
@@ -14,8 +15,10 @@ from copilot_runtime.database.server_locks import Server, remove_stale_locks
 from copilot_runtime.database.sqlite.file import (
     Durability,
     build_failure,
+    check_readable,
     is_write_refusal,
     open_database,
+    open_for_reading,
 )
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.threads import transactions
@@ -36,15 +39,20 @@ _LONG = 60_000_000
 _PROBE_SIZE = 64 * 1024
 """Bytes of a trial write, about as much as a question and its answer: one page is not enough."""
 
+_RETRY_SECONDS = 1.0
+"""Seconds between attempts to write a file that could only be opened for reading."""
+
 logger = logging.getLogger("copilot_runtime.database")
 
 
-class SqliteThreads(DatabaseThreads["_File"]):
+class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
     """Stores threads in one file, which is created on first use, with its folder.
 
     Several server processes of one machine may share the file. Data survives `kill -9` once `begin`
     or `write` has returned; with `durability="FULL"` it also survives a power failure, at the cost
     of a disk flush for each commit.
+
+    A file that cannot be opened for writing, because the disk is full, is read all the same.
     """
 
     def __init__(self, path: Path | str, *, durability: Durability = "NORMAL") -> None:
@@ -55,6 +63,14 @@ class SqliteThreads(DatabaseThreads["_File"]):
         self._writes = 0
         self._trimmed_before = 0
         """The journal has no events of active runs from before this time."""
+        self._readable: _ReadableFile | None = None
+        self._retry_at = 0.0
+        self._refusal = Outage(
+            logger,
+            f"SQLite ({self.path})",
+            message="rejects writes",
+            recovery="can be written again",
+        )
 
     async def check(self) -> None:
         """Check that threads can be read and, if the latest write was refused, written.
@@ -92,11 +108,44 @@ class SqliteThreads(DatabaseThreads["_File"]):
         before = now - _LONG
         return _JournalTrim(before, [place for place in places if place[1] < before])
 
-    async def _open_now(self) -> "_File":
+    async def _connect(self) -> "_File | _ReadableFile":
+        if self._database is not None:
+            return self._database
+        async with self._opening:
+            if self._readable is not None and monotonic() < self._retry_at:
+                return self._readable
+            if self._database is None:
+                await self._close_readable()
+                self._database = await self._open_now()
+            if isinstance(self._database, _ReadableFile):  # only until there is room
+                self._readable, self._database = self._database, None
+                self._retry_at = monotonic() + _RETRY_SECONDS
+                return self._readable
+        return self._database
+
+    async def _open_now(self) -> "_File | _ReadableFile":
         try:
             return await self._open_file()
-        except (sqlite3.Error, OSError) as error:
-            raise build_failure(self.path, error) from error
+        except (sqlite3.Error, OSError, StoreFailed) as error:
+            cause = error.__cause__ if isinstance(error, StoreFailed) else error
+            if not isinstance(cause, sqlite3.Error | OSError):
+                raise
+            failure = build_failure(self.path, cause)
+            if not is_write_refusal(cause):
+                raise failure from error
+            readers = Readers(partial(open_for_reading, self.path, alone=True))
+            try:
+                await readers.do(check_readable)
+            except (sqlite3.Error, OSError):
+                await readers.end()
+                raise failure from error
+            self._refusal.begin(StoreReadOnly(f"{failure.message} {failure.hint}"))
+            return _ReadableFile(self.path, readers, cause)
+
+    async def _close_readable(self) -> None:
+        readable, self._readable = self._readable, None
+        if readable is not None:
+            await readable.close()
 
     async def _open_file(self) -> "_File":
         writer = Writer(partial(open_database, self.path, self.durability))
@@ -104,9 +153,8 @@ class SqliteThreads(DatabaseThreads["_File"]):
         close = writer.end
         try:
             server = await writer.do(lambda _: Server(self.path))
-            service, recovery = f"SQLite ({self.path})", "can be written again"
-            refusal = Outage(logger, service, message="rejects writes", recovery=recovery)
-            file = _File(self.path, writer, Readers(self.path), server, refusal)
+            readers = Readers(partial(open_for_reading, self.path))
+            file = _File(self.path, writer, readers, server, self._refusal)
             close = file.close
             await self._end_dead_runs(file)
             await writer.do(lambda _: remove_stale_locks(self.path))
@@ -121,6 +169,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
             with suppress(CopilotError):  # the next process to open it trims it
                 await self._database.do(lambda db: db.trim_journal())
         await super().aclose()
+        await self._close_readable()
 
 
 class _File(NamedTuple):
@@ -169,6 +218,45 @@ class _File(NamedTuple):
         await self.writer.end()
         await self.readers.end()
         self.lock.leave()
+
+
+class _ReadableFile(NamedTuple):
+    """A file that can only be read, as opening it for writing failed with `error`."""
+
+    path: Path
+    readers: Readers
+    error: Exception
+
+    @property
+    def server(self) -> str:
+        """An empty id: this server can have no runs."""
+        return ""
+
+    async def do(
+        self,
+        work: Work[T],
+        *,
+        reading: bool = False,
+        is_one_statement: bool = False,  # noqa: ARG002  # the interface's
+    ) -> T:
+        """Execute `work` that reads, in a thread. Raises `StoreFailed` for other work."""
+        if not reading:
+            raise build_failure(self.path, self.error)
+        try:
+            return await self.readers.do(
+                lambda connection: run_to_end(work(SqliteTransaction(connection, self.path, "")))
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise build_failure(self.path, error) from error
+
+    async def check_writable(self, now: int) -> None:  # noqa: ARG002  # the interface's
+        """Raise `StoreReadOnly`."""
+        failure = build_failure(self.path, self.error)
+        raise StoreReadOnly(failure.message, hint=failure.hint)
+
+    async def close(self) -> None:
+        """Close the file."""
+        await self.readers.end()
 
 
 class _JournalTrim(NamedTuple):

@@ -13,7 +13,11 @@ from typing import TypeVar
 from copilot_runtime.api.bus import START, Cursor
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.database.sqlite.file import build_later_error, create_private_file
+from copilot_runtime.database.sqlite.file import (
+    build_later_error,
+    create_private_file,
+    open_for_reading,
+)
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.extensions.knowledge.events.event import (
     EventFilter,
@@ -153,7 +157,7 @@ class SqliteEventLog(EventLog):
                 except BaseException:
                     await writer.end()
                     raise
-                self._writer, self._readers = writer, Readers(self.path)
+                self._writer, self._readers = writer, Readers(partial(open_for_reading, self.path))
             return self._writer, self._readers
 
     async def _call(self, work: Awaitable[T]) -> T:

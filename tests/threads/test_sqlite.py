@@ -21,7 +21,7 @@ from copilot_runtime.api.events import (
     TextMessageContent,
     TextMessageStart,
 )
-from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed, ThreadBusy
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed, StoreReadOnly, ThreadBusy
 from copilot_runtime.database import server_locks as servers
 from copilot_runtime.threads.compact import INTERRUPTED, compact
 from copilot_runtime.threads.sqlite import SqliteThreads
@@ -444,11 +444,38 @@ async def test_a_file_that_another_program_holds_is_said(
     assert await store.begin(run_of()) == [user()]
 
 
+async def test_a_file_without_room_beside_it_is_read_until_there_is_some(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")  # no room for `-shm`
+
+    async with closing(SqliteThreads(path)) as store:
+        run = run_of()
+        log = log_of(run, new=await store.begin(run))
+        await store.write([Segment(log_id="r", events=log, whole=log)])
+        stored = await store.runs(KEY)
+    monkeypatch.setattr(sqlite_store, "_RETRY_SECONDS", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_store, "open_database", fail)
+        store = SqliteThreads(path)
+        await store.open()
+        assert await store.runs(KEY) == stored
+        with pytest.raises(StoreReadOnly, match="the disk is full"):
+            await store.check()
+        with pytest.raises(StoreFailed, match="the disk is full"):
+            await store.begin(run_of(run_id="r2"))
+    await store.begin(run_of(run_id="r2"))
+    await store.check()
+    assert len(await store.runs(KEY)) == 2
+    await store.aclose()
+
+
 async def test_a_full_disk_is_said_and_loses_nothing_that_was_kept(
     store: SqliteThreads, path: Path
 ) -> None:
     await told(store, run_of())
-    file = store._database  # pyright: ignore[reportPrivateUsage]  # to make its disk small
+    file: Any = store._database  # pyright: ignore[reportPrivateUsage]  # to make its disk small
     assert file
     await file.writer.do(small)
     run = run_of(run_id="big", messages=[user("u2")])

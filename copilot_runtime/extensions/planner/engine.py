@@ -9,7 +9,13 @@ from dataclasses import replace
 from time import time
 
 from copilot_runtime.api.messages import new_id
-from copilot_runtime.base.errors import CopilotError, Misuse, NotFound, StoreFailed
+from copilot_runtime.base.errors import (
+    CopilotError,
+    Misuse,
+    NotFound,
+    StoreFailed,
+    StoreReadOnly,
+)
 from copilot_runtime.base.jsonvalue import JsonValue
 from copilot_runtime.base.outages import log_failures
 from copilot_runtime.extensions.planner.events import (
@@ -134,9 +140,15 @@ class PlanEngine:
                 listener(plan, entry)
 
     async def open(self) -> None:
-        """Open the log, and resume the plans that no server runs. Raises `StoreFailed`."""
-        await self.log.open()
-        await self.recover()
+        """Open the log, and resume the plans that no server runs.
+
+        On a full disk, that is tried again in the background. Raises `StoreFailed` otherwise.
+        """
+        try:
+            await self.log.open()
+            await self.recover()
+        except StoreReadOnly as error:
+            self._note_failure(error)
         if not self._watchers:
             self._watchers = [
                 asyncio.create_task(self._watch(), name="plans:watch", context=Context()),
@@ -346,11 +358,14 @@ class PlanEngine:
                 await self.recover()
                 self.failures.pop("", None)
             except CopilotError as error:
-                if "" not in self.failures:
-                    logger.warning("Plans of other servers cannot be looked for: %s", error.message)
-                self.failures[""] = error
+                self._note_failure(error)
             except Exception:  # the loop must survive, or it would never take over a plan again
                 logger.exception("Plans of other servers cannot be looked for.")
+
+    def _note_failure(self, error: CopilotError) -> None:
+        if "" not in self.failures:
+            logger.warning("Plans of other servers cannot be looked for: %s", error.message)
+        self.failures[""] = error
 
     async def _delete_old(self) -> None:
         """Delete plans past their retention, once an hour."""

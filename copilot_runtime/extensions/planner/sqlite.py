@@ -9,12 +9,18 @@ from pathlib import Path
 from time import time
 from typing import Any, TypeVar
 
-from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    StoreFailed,
+    StoreReadOnly,
+)
 from copilot_runtime.database.server_locks import Server, is_alive, remove_stale_locks
 from copilot_runtime.database.sqlite.file import (
     build_failure,
     build_later_error,
     create_private_file,
+    is_write_refusal,
 )
 from copilot_runtime.database.sqlite.workers import Work, Writer
 from copilot_runtime.extensions.planner.events import (
@@ -437,4 +443,7 @@ def _build_removed_error(path: Path) -> StoreFailed:
 
 
 def _build_failure(path: Path, error: Exception) -> CopilotError:
-    return build_failure(path, error, content="plans")
+    failure = build_failure(path, error, content="plans")
+    if not is_write_refusal(error):
+        return failure
+    return StoreReadOnly(failure.message, hint=failure.hint, public=failure.public)

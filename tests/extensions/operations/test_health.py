@@ -26,6 +26,7 @@ from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import RunInput
 from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError, RateLimited
+from copilot_runtime.database.sqlite.workers import Writer
 from copilot_runtime.testing import Gate, ScriptedAdapter
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
@@ -217,9 +218,9 @@ async def test_a_server_whose_file_takes_no_question_is_not_ready_until_it_does(
             return answer.text
 
         await ask(1)
-        file = threads._database  # pyright: ignore[reportPrivateUsage]  # to limit its room
-        assert file is not None
-        connection = await file.writer.do(lambda connection: connection)
+        file: Any = threads._database  # pyright: ignore[reportPrivateUsage]  # to limit its room
+        writer: Writer = file.writer
+        connection = await writer.do(lambda connection: connection)
         with limit(connection):
             assert await probe(app) == [(200, "reachable")]
             assert "STORE_FAILED" in await ask(2)

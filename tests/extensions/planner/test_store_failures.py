@@ -101,6 +101,23 @@ async def test_a_plan_waits_for_a_disk_that_is_full_or_read_only(
     await engine.aclose()
 
 
+async def test_a_server_that_starts_on_a_full_disk_looks_for_plans_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    engine = build_engine(Crew(), SqlitePlanLog(tmp_path / "plans.db"))
+    with monkeypatch.context() as patch:
+        patch.setattr("copilot_runtime.extensions.planner.sqlite.open_plan_file", fail)
+        await engine.open()
+        with pytest.raises(StoreFailed, match="the disk is full"):
+            await engine.submit(build_plan("a"))
+    await wait_until(lambda: not engine.failures)
+    assert (await finish(engine, build_plan("a"))).status == "finished"
+    await engine.aclose()
+
+
 async def test_a_plan_whose_file_was_deleted_goes_on_once_it_is_back(tmp_path: Path) -> None:
     path = tmp_path / "plans.db"
 

@@ -185,6 +185,7 @@ class CopilotRuntime:
             agents=AgentRegistry(coerce_agents(agents or {})),
             sources=[*as_sources(actions)],
             options={name: value for name, value in options.items() if value is not None},
+            extensions=self.extensions,
             has_hook=authenticate is not None,
             has_users=authenticate is not None,
             http_client=http_client,

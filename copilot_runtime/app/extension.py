@@ -47,6 +47,8 @@ class Core:
     """The actions of the program and of the extensions before this one."""
     options: Mapping[str, Any]
     """The constructor arguments that extensions declare; omitted arguments are absent."""
+    extensions: Sequence["Extension"]
+    """All extensions of the runtime, in the order in which they are built."""
     has_hook: bool
     """`True` if the program has an `authenticate` hook."""
     has_users: bool
@@ -172,6 +174,13 @@ class Extension:
 
     async def forget_thread(self, thread: ThreadKey) -> None:
         """Delete the extension's data of a deleted thread."""
+
+    async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> Mapping[str, int]:  # noqa: ARG002
+        """Return the bytes that an owner stores, by their noun: `{"files": 1024}`.
+
+        With `is_prefix`, those of all owners whose key begins with `owner`: of a tenant.
+        """
+        return {}
 
     async def expire(self, before: float) -> None:
         """Delete data that has not been used since a time, in seconds since the epoch."""

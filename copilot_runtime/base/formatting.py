@@ -44,6 +44,11 @@ def format_count(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
+def format_size(count: int) -> str:
+    """Return a number of bytes in a readable unit."""
+    return f"{count / 1024 / 1024:.3g} MB" if count >= 1024 * 1024 else f"{count:,} bytes"
+
+
 def clean_text(text: str) -> str:
     """Replace control and other unprintable characters by spaces, for output in one line."""
     return "".join(char if char.isprintable() else " " for char in text)

@@ -306,6 +306,16 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         )
         return [build_thread(row) for row in rows]
 
+    async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:
+        """Return the bytes that the runs of an owner take, or of all with a common prefix."""
+        condition = "substr(owner, 1, ?) = ?" if is_prefix else "owner = ?"
+        values = (len(owner), owner) if is_prefix else (owner,)
+        statement = (
+            "SELECT CAST(coalesce(sum(length(log)), 0) AS bigint) FROM copilot_threads"  # noqa: S608  # ours
+            f" JOIN copilot_runs ON copilot_runs.thread = copilot_threads.id WHERE {condition}"
+        )
+        return (await self._fetch(statement, *values))[0][0]
+
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Import a thread from another store, with those of its runs that are not stored yet."""
         now = self._clock.now()

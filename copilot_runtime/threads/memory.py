@@ -14,6 +14,7 @@ from copilot_runtime.api.events import Event, RunStarted
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
+from copilot_runtime.threads.codec import encode
 from copilot_runtime.threads.compact import compact, prepend_head
 from copilot_runtime.threads.log_ids import (
     REMEMBERED_S,
@@ -222,6 +223,15 @@ class MemoryThreads(ThreadStore):
         latest = nlargest(limit, threads, key=_get_place)
         return [build_thread(thread.row()) for thread in latest]
 
+    async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:
+        """Return the bytes that the ended runs of an owner would take in a file."""
+        threads = [
+            thread
+            for key, thread in self._threads.items()
+            if key.owner == owner or (is_prefix and key.owner.startswith(owner))
+        ]
+        return sum(run.count_bytes() for thread in threads for run in thread.runs)
+
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Import a thread from another store, with those of its runs that are not stored yet."""
         updated = from_datetime(thread.updated_at)
@@ -315,6 +325,13 @@ class _Run:
     """The messages that the request added to the thread."""
     events: list[Event] = field(default_factory=list[Event])
     has_ended: bool = False
+    _bytes: int = 0
+
+    def count_bytes(self) -> int:
+        """Return the bytes of an ended run, which are counted once."""
+        if self.has_ended and not self._bytes:
+            self._bytes = len(encode(self.events))
+        return self._bytes
 
     def to_stored_run(self, thread_id: str) -> StoredRun:
         events = self.events

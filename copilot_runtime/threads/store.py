@@ -260,6 +260,13 @@ class ThreadStore:
             if cursor is None:
                 return latest
 
+    async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:  # noqa: ARG002
+        """Return the bytes that the ended runs of an owner take, or of all with a common prefix.
+
+        The default is 0, for stores that do not count: their owners have no limit of storage.
+        """
+        return 0
+
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Import a thread from another store, with those of its runs that are not stored yet.
 

@@ -39,6 +39,20 @@ from tests.threads.recorded import KEY, listed, log_of, run_of, threads, told, u
 pytestmark = pytest.mark.anyio
 
 
+async def test_stored_bytes_are_counted_by_owner_and_by_a_common_beginning(
+    store: ThreadStore,
+) -> None:
+    for owner in ("tenant:a/ann", "tenant:a/bob", "tenant:ab/ann"):
+        await told(store, run_of(key=KEY._replace(owner=owner)))
+    one = await store.count_bytes("tenant:a/ann")
+
+    assert one > 0
+    assert await store.count_bytes("tenant:a/", is_prefix=True) == 2 * one
+    assert await store.count_bytes("tenant:a/") == 0
+    await store.delete(KEY._replace(owner="tenant:a/ann"))
+    assert await store.count_bytes("tenant:a/", is_prefix=True) == one
+
+
 async def test_a_new_run_makes_its_thread(store: ThreadStore) -> None:
     before = datetime.now(UTC)
     await store.begin(run_of(agent="poet"))

@@ -2,13 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.adapters.pricing import find_price
-from copilot_runtime.api.events import RunStarted, Usage
-from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.api.events import (
+    Events,
+    RunStarted,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
+from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
@@ -20,6 +28,7 @@ from copilot_runtime.extensions.access.audit.record import RequestAudit, RunAudi
 from copilot_runtime.extensions.access.authentication import build_chain
 from copilot_runtime.extensions.access.http.endpoint import AccessEndpoint, AccessReport
 from copilot_runtime.extensions.access.limits.limiter import Limiter
+from copilot_runtime.extensions.access.limits.storage import StorageLimits
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run
@@ -50,8 +59,13 @@ class AccessExtension(Extension):
         core.has_users = has_users
         core.streams_per_user = settings.limits.thread_streams_per_user
         core.guard.has_login = has_users and not settings.access.anonymous
+        storage = build_storage_limits(settings, core)
         report = AccessReport(
-            settings, schemes=self._schemes, limiter=self._limiter, has_hook=core.has_hook
+            settings,
+            schemes=self._schemes,
+            limiter=self._limiter,
+            storage=storage,
+            has_hook=core.has_hook,
         )
         found: dict[type, object] = {AccessReport: report}
         observers: list[RunObserver] = []
@@ -63,6 +77,8 @@ class AccessExtension(Extension):
             observers.append(RunLimits(self._limiter))
             if self._limiter.limits_requests:
                 policies.append(RequestLimits(self._limiter))
+        if storage is not None:
+            observers.append(RunStorage(storage))
         if self._audit is not None:
             run_audit = RunAudit(self._audit, content=settings.audit.content)
             core.threads.on_dead_run = run_audit.feed_dead_run
@@ -74,6 +90,7 @@ class AccessExtension(Extension):
             policies.append(request_audit)
         return Contribution(
             parts=found,
+            stages=[] if storage is None else [StorageNotices(storage)],
             observers=observers,
             policies=policies,
             endpoints=[AccessEndpoint],
@@ -105,7 +122,8 @@ class AccessExtension(Extension):
 
     def list_private_state(self, settings: CoreSettings) -> Sequence[PrivateState]:
         section, workers = narrow_settings(settings).limits, settings.workers
-        own = {"store", "thread_streams_per_user"}  # the latter is meant for each process
+        # streams are limited in each process, and storage is counted in the stores
+        own = {"store", "thread_streams_per_user", "storage_per_user", "storage_per_tenant"}
         names = [name for name, value in section.model_dump(exclude=own).items() if value]
         if section.store != "memory" or not names:
             return []
@@ -155,6 +173,40 @@ class RunLimits(RunObserver):
         await self._limiter.count_usage(run.request.identity, run.request.user, usages)
 
 
+class RunStorage(RunObserver):
+    """Admits runs of callers that may store more."""
+
+    def __init__(self, limits: StorageLimits) -> None:
+        self._limits = limits
+
+    async def admit(self, run: Run) -> None:
+        request = run.request
+        await self._limits.check(
+            request.identity, request.user, is_continuation=_is_continuation(request)
+        )
+
+
+class StorageNotices:
+    """A stage that tells a user once, before an answer, that the storage is nearly full."""
+
+    def __init__(self, limits: StorageLimits) -> None:
+        self._limits = limits
+
+    def __call__(self, events: Events, run: RunInput) -> Events:
+        notice = self._limits.take_notice(run.user)
+        return _prepend_text(events, notice) if notice else events
+
+
+async def _prepend_text(events: Events, text: str) -> Events:
+    id = new_id()
+    async with aclosing(events):
+        yield TextMessageStart(message_id=id)
+        yield TextMessageContent(message_id=id, content=text)
+        yield TextMessageEnd(message_id=id)
+        async for event in events:
+            yield event
+
+
 class RequestLimits(RequestPolicy):
     """Refuses requests beyond the limits."""
 
@@ -193,6 +245,13 @@ def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter |
     if limiter.counts_dollars and find_spec("genai_prices") is None:
         raise MissingPackage("A limit of dollars", "genai-prices", "prices")
     return limiter if limiter.has_limits else None
+
+
+def build_storage_limits(settings: Settings, core: Core) -> StorageLimits | None:
+    """Return the limits on storage in the settings, or `None` if there is none."""
+    section = settings.limits
+    has_limits = section.storage_per_user or section.storage_per_tenant
+    return StorageLimits(section, core) if has_limits else None
 
 
 def build_schemes(settings: Settings, counters: "RedisCounters | None") -> "SchemeChain | None":

@@ -223,6 +223,14 @@ class LimitSettings(Section):
     runs_at_once_per_key: AtOnce = Field(
         default=0, description="Concurrent runs per API key; 0 for no limit."
     )
+    storage_per_user: AtOnce = Field(
+        default=0,
+        description="Bytes that a user may store: conversations, files and saved data of the "
+        "analyst. Callers without a sign-in are one user. 0 for no limit.",
+    )
+    storage_per_tenant: AtOnce = Field(
+        default=0, description="Bytes that the users of a tenant may store; 0 for no limit."
+    )
     thread_streams_per_user: AtOnce = Field(
         default=20,
         description="Concurrent thread subscriptions per user and process; 0 for no limit.",

@@ -1,12 +1,18 @@
 """An agent that answers questions about data, and its tools for other agents and programs."""
 
+import asyncio
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.transport import Services
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.agent import AnalystAgent
+    from copilot_runtime.extensions.analyst.engine.engine import Engine
 
 _PACKAGES = ("duckdb", "plotly", "pytz", "rapidfuzz", "sqlglot", "sse_starlette", "vl_convert")
 """Required modules, which are located without being imported."""
@@ -18,6 +24,9 @@ class AnalystExtension(Extension):
     name = "analyst"
     requires = ("frameworks", "generative_ui", "scenarios")
 
+    def __init__(self) -> None:
+        self._engines: set[Engine] = set()
+
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)
         if settings.analyst.name:
@@ -25,6 +34,7 @@ class AnalystExtension(Extension):
         found = {name: one for name, one in core.agents.lasting.items() if _has_data(one)}
         if not found:
             return Contribution()
+        self._engines = {cast("AnalystAgent", one).analyst.engine for one in found.values()}
         from copilot_runtime.extensions.analyst.http.access import AnalystAccess
         from copilot_runtime.extensions.analyst.source import AnalystTools
 
@@ -35,6 +45,13 @@ class AnalystExtension(Extension):
             page="/data",
             schema="copilot_runtime.extensions.analyst.graphql",
         )
+
+    async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> Mapping[str, int]:
+        counts = [
+            await asyncio.to_thread(engine.count_bytes, owner, is_prefix=is_prefix)
+            for engine in self._engines
+        ]
+        return {"saved data": sum(counts)} if counts else {}
 
 
 def add_analyst(core: Core) -> None:

@@ -36,7 +36,7 @@ function showMe(me) {
   });
   $("my-limits").hidden = !me.limits.length;
   $("my-limit-rows").replaceChildren(...me.limits.map(({ level, kind, used, limit, seconds, seconds_left }) =>
-    row([seconds ? `${kind} of the ${level} in ${formatTime(seconds * 1000).replace(/ 0 \w+$/, "")}` : `runs of the ${level} at one time`, formatAmount(used), formatAmount(limit), used && seconds ? (seconds_left < 60 ? `${seconds_left} s` : formatTime(seconds_left * 1000)) : ""], used >= limit ? "warn" : "")));
+    row([seconds ? `${kind} of the ${level} in ${formatTime(seconds * 1000).replace(/ 0 \w+$/, "")}` : kind === "storage" ? `bytes stored by the ${level}` : `runs of the ${level} at one time`, formatAmount(used), formatAmount(limit), used && seconds ? (seconds_left < 60 ? `${seconds_left} s` : formatTime(seconds_left * 1000)) : ""], used >= limit ? "warn" : "")));
 }
 
 function showServer(server) {

@@ -14,6 +14,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.config.sections import ROLES
 from copilot_runtime.extensions.access.api_keys.key import ApiKey
 from copilot_runtime.extensions.access.limits.limiter import Limiter, LimitStatus
+from copilot_runtime.extensions.access.limits.storage import StorageLimits
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.security.schemes import SchemeChain
@@ -78,11 +79,12 @@ class AccessReport:
         *,
         schemes: SchemeChain | None = None,
         limiter: Limiter | None = None,
+        storage: StorageLimits | None = None,
         has_hook: bool = False,
     ) -> None:
         self._settings = settings
         self._schemes = schemes
-        self._limiter = limiter
+        self._meters = [meter for meter in (limiter, storage) if meter is not None]
         self._has_hook = has_hook
 
     @property
@@ -94,7 +96,11 @@ class AccessReport:
     async def describe_caller(self, caller: Caller, *, is_operator: bool) -> Mapping[str, Any]:
         """Return the identity, the scopes and the limit usage of a caller."""
         identity = caller.identity
-        statuses = await self._limiter.list_statuses(identity, caller.user) if self._limiter else ()
+        statuses = [
+            status
+            for meter in self._meters
+            for status in await meter.list_statuses(identity, caller.user)
+        ]
         return {
             "user": identity.user,
             "tenant": identity.tenant or None,

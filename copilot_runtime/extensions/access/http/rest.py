@@ -16,7 +16,8 @@ class LimitStatusModel(BaseModel):
     used: float = Field(examples=[42_000])
     limit: float = Field(examples=[200_000])
     seconds: int = Field(
-        description="The time that the limit is for; 0 for `runs_at_once`, runs at one time.",
+        description="The time that the limit is for; 0 for `runs_at_once`, runs at one time, and "
+        "for `storage`, bytes.",
         examples=[86_400],
     )
     seconds_left: int = Field(examples=[3600])

@@ -60,7 +60,8 @@ class Rule(NamedTuple):
 class LimitStatus(NamedTuple):
     """The usage of a limit, whose window has `seconds`.
 
-    For `runs_at_once`, `used` is the number of current runs; `seconds` and `seconds_left` are 0.
+    For `runs_at_once`, `used` is the number of current runs, and for `storage`, of bytes; `seconds`
+    and `seconds_left` are 0.
     """
 
     level: Level

@@ -291,6 +291,15 @@ class Engine:
             await self._reload()
             return await self._load(on_progress, only={*self.problems})
 
+    def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:
+        """Return the size of the data sets that an owner saved, or all with a common prefix."""
+        paths = [
+            self._store.locate(one)
+            for one in self._manifest.entries
+            if one.owner == owner or (is_prefix and (one.owner or "").startswith(owner))
+        ]
+        return sum(path.stat().st_size for path in paths if path.exists())
+
     async def delete(self, name: str, owner: str) -> None:
         """Delete a data set that `owner` saved. Raises `DatasetRefused` if it does not exist."""
         async with self._changes:

@@ -78,6 +78,16 @@ def user_identifier(user: str) -> Identifier:
     return Identifier(USER, shorten_name(user))
 
 
+def build_prefix(user: str, *, is_prefix: bool = False) -> str:
+    """Return the beginning of all URIs of a user, or of the users with a common prefix.
+
+    An empty user is anonymous. Users whose names are shortened have no prefix in common.
+    """
+    if not user:
+        return f"{CONVERSATION}."
+    return f"{USER}.{escape_name(user)}" if is_prefix else f"{user_identifier(user)}/"
+
+
 def conversation_identifier(user: str | None, thread_id: str) -> Identifier:
     """Return the conversation of a user's thread; without a user, it is at the root."""
     parent = str(user_identifier(user)) if user else ""

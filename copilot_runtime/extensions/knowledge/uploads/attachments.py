@@ -19,6 +19,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.formatting import format_size
 from copilot_runtime.base.jsonvalue import get_text
 
 _LONGEST_NAME = 120
@@ -155,12 +156,7 @@ def hash_bytes(data: bytes) -> str:
 
 def describe_limit(most: int) -> str:
     """Return the message about a file that is too large."""
-    return f"The file is larger than {describe_size(most)}."
-
-
-def describe_size(count: int) -> str:
-    """Return a number of bytes in a readable unit."""
-    return f"{count / 1024 / 1024:.3g} MB" if count >= 1024 * 1024 else f"{count:,} bytes"
+    return f"The file is larger than {format_size(most)}."
 
 
 def _replace(at: int, message: Message, contents: Mapping[Slot, str | MediaPart]) -> Message:

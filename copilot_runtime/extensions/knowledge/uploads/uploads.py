@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from copilot_runtime.api.hooks import call as call_hook
 from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.base.errors import CopilotError, Interrupted, LimitExceeded
+from copilot_runtime.base.formatting import format_size
 from copilot_runtime.base.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.extensions.knowledge.access import Access, AccessDenied, Actor
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
@@ -42,7 +43,6 @@ from copilot_runtime.extensions.knowledge.spans import (
 )
 from copilot_runtime.extensions.knowledge.uploads.attachments import (
     describe_limit,
-    describe_size,
     hash_bytes,
 )
 from copilot_runtime.extensions.knowledge.uploads.queue import FairQueue, TooManyFiles
@@ -65,7 +65,7 @@ UploadState = Literal["reading", "searchable", "stored", "refused"]
 
 CHUNK = "common.Chunk"
 
-_BYTES = "uploads/"
+ORIGINALS = "uploads/"
 """The storage prefix of the bytes of uploads."""
 _WHOLE_TOKENS = 1500
 """Maximum number of tokens that a model reads of a file without a search."""
@@ -199,7 +199,7 @@ class Uploads:
     async def read(self, upload: Upload) -> bytes | None:
         """Return the original bytes of an upload; `None` if they are not stored."""
         try:
-            return await self._knowledge.storage.get(_BYTES + upload.uri)
+            return await self._knowledge.storage.get(ORIGINALS + upload.uri)
         except ObjectNotFound:
             return None
 
@@ -263,7 +263,7 @@ class Uploads:
         uploads = await self._find_below(uri)
         removed = await knowledge.resources.delete_many(uploads) if uploads else []
         await knowledge.storage.delete_many(
-            await knowledge.storage.find_by_prefix(f"{_BYTES}{uri}/")
+            await knowledge.storage.find_by_prefix(f"{ORIGINALS}{uri}/")
         )
         if removed:
             await knowledge.remove_from_indexes(map(str, removed))
@@ -297,7 +297,7 @@ class Uploads:
         for upload in (await self.get_many(found)).values():
             if upload.state != "reading" or upload.uri in self._jobs:
                 continue
-            if not await knowledge.storage.exists(_BYTES + upload.uri):
+            if not await knowledge.storage.exists(ORIGINALS + upload.uri):
                 if upload.created < time.time() - _ARRIVAL:
                     await knowledge.resources.delete(upload.id)
                 else:
@@ -425,21 +425,19 @@ class Uploads:
 
     async def _find_excess(self, upload: Upload, owner: str) -> str:
         """Return a message about the limit that a file would exceed, or an empty string."""
-        keys = await self._knowledge.storage.find_by_prefix(f"{_BYTES}{owner}/")
-        uris = [uri for key in keys if (uri := key.removeprefix(_BYTES)) != upload.uri]
+        keys = await self._knowledge.storage.find_by_prefix(f"{ORIGINALS}{owner}/")
+        uris = [uri for key in keys if (uri := key.removeprefix(ORIGINALS)) != upload.uri]
         stored = [*(await self.get_many(uris)).values()]
         here = sum(it.id.parent == upload.id.parent for it in stored)
         if here >= (most := self._settings.upload_files):
             return f"There are {most} files in this conversation already."
         if sum(it.bytes for it in stored) + upload.bytes > (most := self._settings.upload_total):
-            return (
-                f"Your files would have more than {describe_size(most)}: delete old conversations."
-            )
+            return f"Your files would have more than {format_size(most)}: delete old conversations."
         return ""
 
     async def _store(self, upload: Upload, data: bytes, access: Access) -> None:
         await self._knowledge.resources.put(encode_upload(upload), access=access)
-        await self._knowledge.storage.put(_BYTES + upload.uri, data)
+        await self._knowledge.storage.put(ORIGINALS + upload.uri, data)
 
     async def _read(self, job: Job) -> Upload:
         """Ingest the text of a stored file, and return the updated upload."""
@@ -495,7 +493,7 @@ class Uploads:
         return _refuse(upload, _DELETED)
 
     async def _drop_bytes(self, upload: Upload) -> None:
-        await self._knowledge.storage.delete(_BYTES + upload.uri)
+        await self._knowledge.storage.delete(ORIGINALS + upload.uri)
 
     async def _add_to_indexes(self, uris: "list[str]", job: Job) -> None:
         """Add a file to the indexes. Failures are logged, and repeated by the next update."""

@@ -1,0 +1,157 @@
+"""Limits of users and tenants on stored bytes."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from copilot_runtime.api.identity import TENANT_PREFIX, Identity
+from copilot_runtime.app.extension import Extension
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.base.formatting import format_size
+from copilot_runtime.base.outages import LogRateLimit
+from copilot_runtime.extensions.access.limits.limiter import Level, LimitStatus
+from copilot_runtime.extensions.access.settings import LimitSettings
+from copilot_runtime.threads.store import ThreadStore
+
+logger = logging.getLogger(__name__)
+
+_COUNT_SECONDS = 60.0
+"""Seconds for which a count below the limit is used again."""
+_FULL_SECONDS = 1.0
+"""Seconds for which a count beyond the limit is: its owner may have deleted something."""
+_NEARLY = 0.8
+_RESERVE = 0.1
+"""How much more an answer that has begun may take, as a part of the limit."""
+_MOST_COUNTS = 10_000
+
+
+class StorageFull(LimitExceeded):
+    """A user or a tenant stores as many bytes as the limit allows."""
+
+    status_code = 507
+    error_type = "STORAGE_FULL"
+
+
+class Owners(NamedTuple):
+    """A user, or all users of a tenant, whose owner keys have the prefix `key`."""
+
+    level: Level
+    key: str
+    limit: int
+
+
+class Stored(NamedTuple):
+    """The stored bytes by their noun, and when they were counted."""
+
+    parts: Mapping[str, int]
+    at: float
+
+    @property
+    def total(self) -> int:
+        """The bytes of all nouns."""
+        return sum(self.parts.values())
+
+
+class Stores(Protocol):
+    """Whatever stores data of users, such as `Core`."""
+
+    @property
+    def threads(self) -> ThreadStore: ...
+    @property
+    def extensions(self) -> Sequence[Extension]: ...
+
+
+class StorageLimits:
+    """Refuses runs of users and tenants that store too much; what deletes is never refused.
+
+    Bytes are counted by their stores, at most once a minute while they are below the limit. Whoever
+    is not signed in is one user. While a store cannot count, nothing is limited (fail open).
+    """
+
+    def __init__(
+        self, settings: LimitSettings, stores: Stores, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._per_user = settings.storage_per_user
+        self._per_tenant = settings.storage_per_tenant
+        self._stores = stores
+        self._clock = clock
+        self._counts: dict[str, Stored] = {}
+        self._warned: set[str] = set()
+        self._notices: dict[str, str] = {}
+        self._log_limit = LogRateLimit()
+
+    async def check(self, identity: Identity, owner: str | None, *, is_continuation: bool) -> None:
+        """Raise `StorageFull` if a run of this caller may store no more."""
+        for owners in self._list_owners(identity, owner):
+            stored = await self._count(owners)
+            most = owners.limit * (1 + _RESERVE) if is_continuation else owners.limit
+            if stored.total >= most and self._clock() > stored.at + _FULL_SECONDS:
+                stored = await self._count(owners, again=True)
+            self._note(owners, stored)
+            if stored.total >= most:
+                raise StorageFull(
+                    f"{_describe(owners, stored)} Delete conversations that you no longer need, "
+                    "and then go on.",
+                    hint=f"The setting limits.storage_per_{owners.level} is {owners.limit}.",
+                )
+
+    def take_notice(self, owner: str | None) -> str:
+        """Return a sentence for a user whose storage is nearly full, once; else an empty text."""
+        return self._notices.pop(owner or "", "") if self._notices else ""
+
+    async def list_statuses(self, identity: Identity, owner: str | None) -> Sequence[LimitStatus]:
+        """Return how much of each limit of a caller is used."""
+        return [
+            LimitStatus(
+                owners.level, "storage", (await self._count(owners)).total, owners.limit, 0, 0.0
+            )
+            for owners in self._list_owners(identity, owner)
+        ]
+
+    def _list_owners(self, identity: Identity, owner: str | None) -> Sequence[Owners]:
+        tenant = f"{TENANT_PREFIX}{identity.tenant}/" if identity.tenant else ""
+        found = [Owners("user", owner or "", self._per_user)]
+        found += [Owners("tenant", tenant, self._per_tenant)] if tenant else []
+        return [owners for owners in found if owners.limit]
+
+    async def _count(self, owners: Owners, *, again: bool = False) -> Stored:
+        name, now = f"{owners.level}:{owners.key}", self._clock()
+        stored = self._counts.get(name)
+        if stored is not None and now < stored.at + _COUNT_SECONDS and not again:
+            return stored
+        if len(self._counts) >= _MOST_COUNTS:
+            self._counts.clear()
+        parts: dict[str, int] = {}
+        is_prefix = owners.level == "tenant"
+        try:
+            threads = self._stores.threads
+            parts["conversations"] = await threads.count_bytes(owners.key, is_prefix=is_prefix)
+            for extension in self._stores.extensions:
+                parts |= await extension.count_bytes(owners.key, is_prefix=is_prefix)
+        except CopilotError as error:
+            if self._log_limit.allows_line():
+                logger.error("Storage cannot be counted and is not limited: %s", error)
+        stored = self._counts[name] = Stored(parts, now)
+        return stored
+
+    def _note(self, owners: Owners, stored: Stored) -> None:
+        """Log when the storage of an owner is nearly full, and keep a sentence for the user."""
+        name = f"{owners.level}:{owners.key}"
+        if stored.total < _NEARLY * owners.limit:
+            self._warned.discard(name)
+        elif name not in self._warned and len(self._warned) < _MOST_COUNTS:
+            self._warned.add(name)
+            logger.warning("The storage of %s is nearly full. %s", name, _describe(owners, stored))
+            if owners.level == "user":
+                self._notices[owners.key] = (
+                    f"{_describe(owners, stored)} Please delete what you no longer need."
+                )
+
+
+def _describe(owners: Owners, stored: Stored) -> str:
+    parts = ", ".join(
+        f"{format_size(size)} of {noun}" for noun, size in stored.parts.items() if size
+    )
+    subject = "You have" if owners.level == "user" else "Your organization has"
+    return f"{subject} stored {parts}; at most {format_size(owners.limit)} are kept."

@@ -72,6 +72,8 @@ async def test_who_stores_too_much_is_told_once_then_refused_and_may_delete(
         assert "RUN_FINISHED" in await ask(client, "bob", "t0")
         head = {"x-user": "ann"}
         assert (await client.get("/threads/t0/messages", headers=head)).status_code == 200
+        listed = (await client.get("/threads?agentId=default", headers=head)).json()["threads"]
+        assert len(listed) == len(answers) - 1  # nothing of the refused run was stored
         (status,) = (await client.get("/access/whoami", headers=head)).json()["limits"]
         assert (status["kind"], status["limit"], status["used"] >= 9_000) == (
             "storage",

@@ -222,6 +222,8 @@ async def test_a_saved_set_is_replaced_and_deleted_only_by_its_owner(engine: Eng
     with pytest.raises(DatasetRefused):
         await engine.delete(other.name, "ada")
     await engine.delete("mine", "bob")
+    assert engine.count_bytes("ada") == engine.count_bytes("a", is_prefix=True) > 0
+    assert engine.count_bytes("bob") == 0
     assert sorted(engine.datasets) == [saved.name, "orders"]
 
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from copilot_runtime.http.aiohttp_client import AiohttpClient
 
-_KEEP_ALIVES = 5
-"""How many idle timeouts a stream may last that has comments, and no event."""
+_KEEP_ALIVES = 5  # idle timeouts that a stream may last without an event
 _MAX_BODY = 16 * 1024 * 1024
 ERROR_BODY_TIMEOUT = 5.0
 """Seconds to read the body of an error response; its status is known before."""
@@ -364,8 +363,8 @@ class StreamResponse:
         `since` is the result of the last call, or `None` after an event. Raises `RunStalled` when
         that is too long: providers and proxies send comments while an answer waits in a queue.
         """
-        since = since or self._loop.time()
-        if self._loop.time() - since > _KEEP_ALIVES * self._upstream.idle_timeout:
+        now = self._loop.time()
+        if now - (since := since or now) > _KEEP_ALIVES * self._upstream.idle_timeout:
             raise self._upstream.errors.build_timeout(_KEEP_ALIVES)
         return since
 

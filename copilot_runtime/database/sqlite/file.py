@@ -147,13 +147,16 @@ def check_application(
         )
 
 
-def open_for_reading(path: Path, *, alone: bool = False) -> sqlite3.Connection:
+def open_for_reading(path: Path, *, is_full: bool = False) -> sqlite3.Connection:
     """Open a file that `open_database` has created or migrated.
 
-    With `alone`, nothing is written beside it, not even the index of its log (`-shm`), for which a
-    full disk has no room; no other process can use the file meanwhile.
+    With `is_full`, nothing is written beside it, not even the index of its log (`-shm`), for which
+    a full disk has no room. If the log has entries, no other process can use the file meanwhile;
+    else this connection does not see what others write.
     """
-    connection = _connect(path, vfs="unix-excl") if alone else _connect(path)
+    log = Path(f"{path}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    connection = _connect(path, ("vfs=unix-excl" if has_log else "immutable=1") if is_full else "")
     connection.execute("PRAGMA query_only = ON")
     return connection
 
@@ -228,10 +231,13 @@ _CAUSES = (
 _WRITE_REFUSALS = ("is full", "No space", "readonly", "Read-only", "disk I/O")
 
 
-def _connect(path: Path, *, vfs: str = "") -> sqlite3.Connection:
-    name = f"{path.absolute().as_uri()}?vfs={vfs}" if vfs else path
+def _connect(path: Path, parameters: str = "") -> sqlite3.Connection:
     return sqlite3.connect(
-        name, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=bool(vfs)
+        f"{path.absolute().as_uri()}?{parameters}" if parameters else path,
+        timeout=_PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=bool(parameters),
     )
 
 

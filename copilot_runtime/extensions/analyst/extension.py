@@ -3,16 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.transport import Services
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.analyst.agent import AnalystAgent
-    from copilot_runtime.extensions.analyst.engine.engine import Engine
 
 _PACKAGES = ("duckdb", "plotly", "pytz", "rapidfuzz", "sqlglot", "sse_starlette", "vl_convert")
 """Required modules, which are located without being imported."""
@@ -25,7 +21,7 @@ class AnalystExtension(Extension):
     requires = ("frameworks", "generative_ui", "scenarios")
 
     def __init__(self) -> None:
-        self._engines: set[Engine] = set()
+        self._engines: set[Any] = set()
 
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)
@@ -34,7 +30,7 @@ class AnalystExtension(Extension):
         found = {name: one for name, one in core.agents.lasting.items() if _has_data(one)}
         if not found:
             return Contribution()
-        self._engines = {cast("AnalystAgent", one).analyst.engine for one in found.values()}
+        self._engines = {cast("Any", one).analyst.engine for one in found.values()}
         from copilot_runtime.extensions.analyst.http.access import AnalystAccess
         from copilot_runtime.extensions.analyst.source import AnalystTools
 

@@ -95,14 +95,7 @@ class KnowledgeExtension(Extension):
     async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> Mapping[str, int]:
         if self._knowledge is None:
             return {}
-        from copilot_runtime.extensions.knowledge.policies.ownership import build_prefix
-        from copilot_runtime.extensions.knowledge.uploads.uploads import ORIGINALS
-
-        prefix = ORIGINALS + build_prefix(owner, is_prefix=is_prefix)
-        keys = await self._knowledge.storage.find_by_prefix(prefix)
-        uris = [key.removeprefix(ORIGINALS) for key in keys]
-        stored = await self._knowledge.uploads.get_many(uris)
-        return {"files": sum(upload.bytes for upload in stored.values())}
+        return {"files": await self._knowledge.uploads.count_bytes(owner, is_prefix=is_prefix)}
 
     async def expire(self, before: float) -> None:
         if self._knowledge is not None:

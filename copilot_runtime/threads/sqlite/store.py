@@ -133,7 +133,7 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
             failure = build_failure(self.path, cause)
             if not is_write_refusal(cause):
                 raise failure from error
-            readers = Readers(partial(open_for_reading, self.path, alone=True))
+            readers = Readers(partial(open_for_reading, self.path, is_full=True))
             try:
                 await readers.do(check_readable)
             except (sqlite3.Error, OSError):

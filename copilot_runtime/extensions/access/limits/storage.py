@@ -41,7 +41,7 @@ class Owners(NamedTuple):
     limit: int
 
 
-class Stored(NamedTuple):
+class StorageUse(NamedTuple):
     """The stored bytes by their noun, and when they were counted."""
 
     parts: Mapping[str, int]
@@ -76,7 +76,7 @@ class StorageLimits:
         self._per_tenant = settings.storage_per_tenant
         self._stores = stores
         self._clock = clock
-        self._counts: dict[str, Stored] = {}
+        self._counts: dict[str, StorageUse] = {}
         self._warned: set[str] = set()
         self._notices: dict[str, str] = {}
         self._log_limit = LogRateLimit()
@@ -84,14 +84,14 @@ class StorageLimits:
     async def check(self, identity: Identity, owner: str | None, *, is_continuation: bool) -> None:
         """Raise `StorageFull` if a run of this caller may store no more."""
         for owners in self._list_owners(identity, owner):
-            stored = await self._count(owners)
+            use = await self._count(owners)
             most = owners.limit * (1 + _RESERVE) if is_continuation else owners.limit
-            if stored.total >= most and self._clock() > stored.at + _FULL_SECONDS:
-                stored = await self._count(owners, again=True)
-            self._note(owners, stored)
-            if stored.total >= most:
+            if use.total >= most and self._clock() > use.at + _FULL_SECONDS:
+                use = await self._count(owners, again=True)
+            self._note(owners, use)
+            if use.total >= most:
                 raise StorageFull(
-                    f"{_describe(owners, stored)} Delete conversations that you no longer need, "
+                    f"{_describe(owners, use)} Delete conversations that you no longer need, "
                     "and then go on.",
                     hint=f"The setting limits.storage_per_{owners.level} is {owners.limit}.",
                 )
@@ -115,11 +115,11 @@ class StorageLimits:
         found += [Owners("tenant", tenant, self._per_tenant)] if tenant else []
         return [owners for owners in found if owners.limit]
 
-    async def _count(self, owners: Owners, *, again: bool = False) -> Stored:
+    async def _count(self, owners: Owners, *, again: bool = False) -> StorageUse:
         name, now = f"{owners.level}:{owners.key}", self._clock()
-        stored = self._counts.get(name)
-        if stored is not None and now < stored.at + _COUNT_SECONDS and not again:
-            return stored
+        use = self._counts.get(name)
+        if use is not None and now < use.at + _COUNT_SECONDS and not again:
+            return use
         if len(self._counts) >= _MOST_COUNTS:
             self._counts.clear()
         parts: dict[str, int] = {}
@@ -132,26 +132,24 @@ class StorageLimits:
         except CopilotError as error:
             if self._log_limit.allows_line():
                 logger.error("Storage cannot be counted and is not limited: %s", error)
-        stored = self._counts[name] = Stored(parts, now)
-        return stored
+        use = self._counts[name] = StorageUse(parts, now)
+        return use
 
-    def _note(self, owners: Owners, stored: Stored) -> None:
+    def _note(self, owners: Owners, use: StorageUse) -> None:
         """Log when the storage of an owner is nearly full, and keep a sentence for the user."""
         name = f"{owners.level}:{owners.key}"
-        if stored.total < _NEARLY * owners.limit:
+        if use.total < _NEARLY * owners.limit:
             self._warned.discard(name)
         elif name not in self._warned and len(self._warned) < _MOST_COUNTS:
             self._warned.add(name)
-            logger.warning("The storage of %s is nearly full. %s", name, _describe(owners, stored))
+            logger.warning("The storage of %s is nearly full. %s", name, _describe(owners, use))
             if owners.level == "user":
                 self._notices[owners.key] = (
-                    f"{_describe(owners, stored)} Please delete what you no longer need."
+                    f"{_describe(owners, use)} Please delete what you no longer need."
                 )
 
 
-def _describe(owners: Owners, stored: Stored) -> str:
-    parts = ", ".join(
-        f"{format_size(size)} of {noun}" for noun, size in stored.parts.items() if size
-    )
+def _describe(owners: Owners, use: StorageUse) -> str:
+    parts = ", ".join(f"{format_size(size)} of {noun}" for noun, size in use.parts.items() if size)
     subject = "You have" if owners.level == "user" else "Your organization has"
     return f"{subject} stored {parts}; at most {format_size(owners.limit)} are kept."

@@ -34,7 +34,12 @@ from copilot_runtime.extensions.knowledge.ingestion.documents import (
     detect_media_type,
     read_document,
 )
-from copilot_runtime.extensions.knowledge.policies.ownership import UPLOAD, find_owner, is_shortened
+from copilot_runtime.extensions.knowledge.policies.ownership import (
+    UPLOAD,
+    build_prefix,
+    find_owner,
+    is_shortened,
+)
 from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, VersionConflict
 from copilot_runtime.extensions.knowledge.spans import (
     describe_upload,
@@ -65,7 +70,7 @@ UploadState = Literal["reading", "searchable", "stored", "refused"]
 
 CHUNK = "common.Chunk"
 
-ORIGINALS = "uploads/"
+_BYTES = "uploads/"
 """The storage prefix of the bytes of uploads."""
 _WHOLE_TOKENS = 1500
 """Maximum number of tokens that a model reads of a file without a search."""
@@ -199,7 +204,7 @@ class Uploads:
     async def read(self, upload: Upload) -> bytes | None:
         """Return the original bytes of an upload; `None` if they are not stored."""
         try:
-            return await self._knowledge.storage.get(ORIGINALS + upload.uri)
+            return await self._knowledge.storage.get(_BYTES + upload.uri)
         except ObjectNotFound:
             return None
 
@@ -249,6 +254,13 @@ class Uploads:
         """Return the uploads of a conversation or of a user."""
         return [*(await self.get_many(await self._find_below(conversation))).values()]
 
+    async def count_bytes(self, user: str, *, is_prefix: bool = False) -> int:
+        """Return the size of a user's files, or of those of all users with a common prefix."""
+        prefix = _BYTES + build_prefix(user, is_prefix=is_prefix)
+        keys = await self._knowledge.storage.find_by_prefix(prefix)
+        stored = await self.get_many(key.removeprefix(_BYTES) for key in keys)
+        return sum(upload.bytes for upload in stored.values())
+
     async def forget(self, conversation: Identifier | str) -> int:
         """Delete the uploads of a conversation with their chunks; return their number."""
         uri = str(conversation)
@@ -263,7 +275,7 @@ class Uploads:
         uploads = await self._find_below(uri)
         removed = await knowledge.resources.delete_many(uploads) if uploads else []
         await knowledge.storage.delete_many(
-            await knowledge.storage.find_by_prefix(f"{ORIGINALS}{uri}/")
+            await knowledge.storage.find_by_prefix(f"{_BYTES}{uri}/")
         )
         if removed:
             await knowledge.remove_from_indexes(map(str, removed))
@@ -297,7 +309,7 @@ class Uploads:
         for upload in (await self.get_many(found)).values():
             if upload.state != "reading" or upload.uri in self._jobs:
                 continue
-            if not await knowledge.storage.exists(ORIGINALS + upload.uri):
+            if not await knowledge.storage.exists(_BYTES + upload.uri):
                 if upload.created < time.time() - _ARRIVAL:
                     await knowledge.resources.delete(upload.id)
                 else:
@@ -425,8 +437,8 @@ class Uploads:
 
     async def _find_excess(self, upload: Upload, owner: str) -> str:
         """Return a message about the limit that a file would exceed, or an empty string."""
-        keys = await self._knowledge.storage.find_by_prefix(f"{ORIGINALS}{owner}/")
-        uris = [uri for key in keys if (uri := key.removeprefix(ORIGINALS)) != upload.uri]
+        keys = await self._knowledge.storage.find_by_prefix(f"{_BYTES}{owner}/")
+        uris = [uri for key in keys if (uri := key.removeprefix(_BYTES)) != upload.uri]
         stored = [*(await self.get_many(uris)).values()]
         here = sum(it.id.parent == upload.id.parent for it in stored)
         if here >= (most := self._settings.upload_files):
@@ -437,7 +449,7 @@ class Uploads:
 
     async def _store(self, upload: Upload, data: bytes, access: Access) -> None:
         await self._knowledge.resources.put(encode_upload(upload), access=access)
-        await self._knowledge.storage.put(ORIGINALS + upload.uri, data)
+        await self._knowledge.storage.put(_BYTES + upload.uri, data)
 
     async def _read(self, job: Job) -> Upload:
         """Ingest the text of a stored file, and return the updated upload."""
@@ -493,7 +505,7 @@ class Uploads:
         return _refuse(upload, _DELETED)
 
     async def _drop_bytes(self, upload: Upload) -> None:
-        await self._knowledge.storage.delete(ORIGINALS + upload.uri)
+        await self._knowledge.storage.delete(_BYTES + upload.uri)
 
     async def _add_to_indexes(self, uris: "list[str]", job: Job) -> None:
         """Add a file to the indexes. Failures are logged, and repeated by the next update."""

@@ -113,7 +113,7 @@ class Server:
         self._beating: asyncio.Task[None] | None = None
         self._connected_at = 0.0
         self._beat_at = 0.0
-        self._seen: dict[int, tuple[Any, float]] = {}
+        self._expiries: dict[int, tuple[Any, float]] = {}
         """The expiry of each other server's row, and since when it is unchanged (`monotonic`)."""
 
     @property
@@ -162,12 +162,12 @@ class Server:
             self.id,
         )
         now = monotonic()
-        before, self._seen = self._seen, {}
+        before, self._expiries = self._expiries, {}
         dead: list[int] = []
         for id, has_left, until, has_same_instance in rows:
-            seen, since = before.get(id, (None, now))
-            self._seen[id] = until, since if seen == until else now
-            unchanged_since = max(self._seen[id][1], self._connected_at)
+            value, since = before.get(id, (None, now))
+            self._expiries[id] = until, since if value == until else now
+            unchanged_since = max(self._expiries[id][1], self._connected_at)
             is_dead = has_left or now > unchanged_since + self._lease
             if not is_dead and has_same_instance:
                 is_dead = await connection.fetchval(

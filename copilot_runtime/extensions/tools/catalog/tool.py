@@ -198,8 +198,8 @@ class Tool:
             names = ", ".join(schema["properties"]) or "none"
             raise InvalidArguments(f"Invalid arguments: {'; '.join(misfits)}. Known: {names}.")
         stated = as_object(read_parameters(self.definition.parameters)["properties"])
-        seen = {name: stated[name] for name in stated if name in schema["properties"]}
-        own = fill_defaults(own, seen)
+        visible = {name: stated[name] for name in stated if name in schema["properties"]}
+        own = fill_defaults(own, visible)
         return {**own, **self._references.resolve(self.definition.arguments, context)}
 
     async def _guard(

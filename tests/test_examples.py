@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.settings import Settings, load_settings
 from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import serving
@@ -94,6 +95,11 @@ def ask(
     assert "errors" not in body, body
     assert body["data"]["generateCopilotResponse"]["status"] == {"code": "Success"}
     return body["data"]["generateCopilotResponse"]["messages"]
+
+
+@in_one_test("file", sorted(EXAMPLES.rglob("copilot.yml")))
+def test_the_settings_of_an_example_can_be_loaded(file: Path) -> None:
+    assert load_settings(file, {}) != Settings()
 
 
 @in_one_test("example", ["hello", "actions", "mounted", "threads"])

@@ -21,6 +21,7 @@ from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.base.jsontext import loads, replace_surrogates
 from copilot_runtime.base.jsonvalue import as_optional_text
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_text
 from copilot_runtime.telemetry.genai import start_tool_span
@@ -218,7 +219,7 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, CopilotError):
         return error.public or type(error).__name__
     try:
-        return str(error) or type(error).__name__
+        return REDACTOR.redact(str(error)) or type(error).__name__
     except Exception:  # `__str__` of a third-party exception may raise
         return type(error).__name__
 

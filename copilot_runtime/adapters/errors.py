@@ -37,6 +37,7 @@ from copilot_runtime.base.errors import (
     Refused,
     ToolsRefused,
 )
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.errors import parse_retry_after
 
 KINDS = {
@@ -58,7 +59,6 @@ _REQUEST_IDS = (
     "x-goog-request-id",
     "mistral-correlation-id",
 )
-_SHORTEST_SECRET = 8  # shorter keys are for servers that need none, and words contain them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,10 @@ class Service:
     format: str = "a stream of events"
     origin: str = ""
     """The service in `added_fields.name_origin`; empty: no added fields are sent back."""
+
+    def __post_init__(self) -> None:
+        if self.secret:
+            REDACTOR.add_key(self.secret)
 
     def format_error(self, hint: str) -> NetworkError:
         """Return the error for a response of an unexpected format; it is not retryable."""
@@ -166,21 +170,19 @@ def build_error(
     retry_after: float | None = None,
     codes: Sequence[Any] = (),
 ) -> CopilotError:
-    """Return the error of the class in `ERROR_CLASSES`, with the API key removed from its words.
+    """Return the error of the class in `ERROR_CLASSES`.
 
     `status` is None for an error without a status; `codes` are the provider's error codes. The
     model and the request id are in the hint, for the log.
     """
     found, status = classify(status, codes, reason)
-    name, model, secret = service.name, service.model, service.secret
+    name, model = service.name, service.model
     if status == 404 and model and "model" not in reason.lower():
         reason = f"{reason} (Model: {model!r}.)"
     message = f"{name} API error: {reason}"
     model_hint = f"Model: {model!r}." if model else ""
     id_hint = f"Request id: {request_id}." if request_id else ""
     hint = " ".join(filter(None, [hint, model_hint, id_hint]))
-    if secret and len(secret) >= _SHORTEST_SECRET:
-        message, hint = message.replace(secret, "***"), hint.replace(secret, "***")
     kind = KINDS.get(status, "InternalServerError" if status >= 500 else "APIError")
     if found.name == "context length":
         of_model = repr(model) if model else "the model"

@@ -15,6 +15,7 @@ from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.argument_checks import explain_names
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.client import Upstream
 
 ApiKey = str | Callable[[], str | Awaitable[str]]
@@ -34,6 +35,7 @@ async def resolve_api_key(key: ApiKey | None, provider: str) -> str:
             f"The API key for {provider} contains invalid characters.",
             hint="Check api_key, token and the environment for a wrong value.",
         )
+    REDACTOR.add_key(found)
     return found
 
 
@@ -85,6 +87,7 @@ class HTTPAdapter(Adapter, ABC):
         self._health = ProviderHealth()
         self._media = MediaFilter(adapter, service)
         self._toolset = Toolset(service, adapter)
+        REDACTOR.learn({"headers": headers})
         self._headers = {
             "content-type": "application/json",
             "accept": accept,

@@ -35,6 +35,7 @@ from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.errors import CopilotError, IncompleteStream, NetworkError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import as_optional_text, parse_text
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
@@ -83,6 +84,7 @@ class AguiAgent(Agent):
         legacy: bool = False,
     ) -> None:
         parse_url(url, "agent's URL", "It looks like https://agents.example.com/weather.")
+        REDACTOR.learn({"url": url, "headers": headers})
         self._origin = get_origin(url)
         self.url = url
         self.description = description
@@ -194,7 +196,7 @@ class AguiAgent(Agent):
         text = body.decode(errors="replace").strip()
         if (place := reply.headers.get("location")) and 300 <= reply.status < 400:
             text = f"it redirects to {place!r}, which is not followed. {text}".strip()
-        reason = redact(text, self._headers.values(), _MAX_REASON)
+        reason = redact(text, _MAX_REASON)
         return map_refusal(
             agent,
             reply.status,

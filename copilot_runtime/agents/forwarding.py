@@ -20,6 +20,7 @@ from copilot_runtime.base.errors import (
     RunStalled,
     ThreadBusy,
 )
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.client import StreamResponse
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -27,7 +28,6 @@ _ID_NAMESPACE = UUID("8f6c1f0a-5a0e-4a54-9d0a-5b0a0a0b6d11")
 _BLOCKED = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
 _RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 _REFUSAL_TIMEOUT = 5.0
-_MIN_SECRET = 8
 
 
 def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
@@ -61,12 +61,9 @@ async def read_refusal(reply: StreamResponse) -> bytes:
     return b""
 
 
-def redact(text: str, values: Iterable[str], limit: int) -> str:
-    """Return a text without the values of headers (keys, tokens), cut to `limit` characters."""
-    for value in values:
-        for secret in (value, value.partition(" ")[2]):
-            if len(secret) >= _MIN_SECRET:
-                text = text.replace(secret, "***")
+def redact(text: str, limit: int) -> str:
+    """Return a text without secrets, cut to `limit` characters."""
+    text = REDACTOR.redact(text)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

@@ -42,7 +42,7 @@ from copilot_runtime.app.server import (
     make_thread_sockets,
 )
 from copilot_runtime.app.threads import build_bus, build_thread_store
-from copilot_runtime.config.loader import load_settings
+from copilot_runtime.config.loader import learn_secrets, load_settings
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.runtime import Runtime
@@ -163,6 +163,7 @@ class CopilotRuntime:
         """
         check_arguments(settings, actions, threads, properties, stages, transports, authenticate)
         self.settings = settings or load_settings()
+        learn_secrets(self.settings, options, threads)
         hooks = check_hooks(hooks, self.settings.deployment)
         if adapter is None:
             check_no_model(self.settings, instructions, parameters)

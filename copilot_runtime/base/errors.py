@@ -39,6 +39,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from copilot_runtime.base.secrets import REDACTOR
+
 Visibility = Literal["banner", "toast", "silent", "dev_only"]
 Severity = Literal["critical", "warning", "info"]
 
@@ -67,7 +69,8 @@ class CopilotError(Exception):
 
     `hint` says how to fix the error, in logs and tracebacks. Clients and models get it only if
     `is_hint_public` is set, for errors in their own input. `public` replaces the message for
-    clients if the message names a file or an address of the server.
+    clients if the message names a file or an address of the server. Secrets are redacted in all
+    three, because a service may repeat a key, or an address contain one.
     """
 
     code = "UNKNOWN"
@@ -93,10 +96,11 @@ class CopilotError(Exception):
         kind: str | None = None,
         public: str | None = None,
     ) -> None:
+        message = REDACTOR.redact(message)
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self._public = public
+        self._public = REDACTOR.redact(public) if public else public
         self.kind = kind or type(self).__name__
         if status_code is not None:
             self.status_code = status_code
@@ -108,6 +112,7 @@ class CopilotError(Exception):
 
     @hint.setter
     def hint(self, hint: str | None) -> None:
+        hint = REDACTOR.redact(hint) if hint else hint
         notes = [note for note in getattr(self, "__notes__", ()) if note != self._hint]
         self.__notes__ = [hint, *notes] if hint else notes
         self._hint = hint

@@ -12,6 +12,8 @@ from typer.models import CommandInfo
 from copilot_runtime import __version__
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import CopilotError, MissingPackage
+from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.cli.program import ProgramOption, name_config_file, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.config.plugins import load_plugins
@@ -247,10 +249,10 @@ def settings(program: ProgramOption = None, config: ConfigOption = None) -> None
     from copilot_runtime.cli.tables import format_table, setting_rows
 
     settings, origins, runtime = read_command_settings(program, config)
-    typer.echo(format_table(setting_rows(settings, origins)))
+    typer.echo(replace_surrogates(format_table(setting_rows(settings, origins))))
     extensions = load_extensions() if runtime is None else runtime.extensions
     for sentence in filter(None, (one.describe_settings(settings) for one in extensions)):
-        typer.echo(f"\n{sentence}")
+        typer.echo(replace_surrogates(f"\n{sentence}"))
 
 
 _FIRST = ("serve", "chat", "plan", "mcp", "schema", "plugins", "settings")
@@ -314,4 +316,4 @@ def _sentence(error: Exception) -> str:
             return f"{error.message}\n{way}"
     if isinstance(error, CopilotError):
         return f"{error.message}\n{error.hint}" if error.hint else error.message
-    return f"{type(error).__name__}: {error}\n--debug shows where."
+    return REDACTOR.redact(f"{type(error).__name__}: {error}\n--debug shows where.")

@@ -7,6 +7,7 @@ from textwrap import shorten
 
 from copilot_runtime.api.registry import PACKAGE, Registry, RegistryEntry, install_command
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.config.problems import SettingOrigins, mask_secrets
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions import NEEDS as EXTENSION_NEEDS
@@ -128,4 +129,4 @@ def _format_value(name: str, settings: CoreSettings) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
-    return "-" if value in (None, "", {}) else str(value)
+    return "-" if value in (None, "", {}) else REDACTOR.redact(str(value))

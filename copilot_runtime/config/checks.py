@@ -3,14 +3,12 @@
 import re
 from urllib.parse import urlsplit
 
+from copilot_runtime.base.secrets import SECRET_PARAMETER
+
 _HOST = re.compile(r"(\[[^\[\]@]*\]|[^:\[\]@]*)(:\d*)?")
 _STORE = re.compile(r"[a-z][a-z0-9+_-]*(:|$)")
 _VALUE = re.compile(r"[A-Za-z_]+=.*")
 _USER = re.compile(r"(\A[\w+.:-]*//).*@|(//)\S*@", re.DOTALL)
-_SECRET_PARAMETER = re.compile(
-    r"([?&][^=&\s]*(?:key|token|secret|passw|pwd|credential|auth|signature)[^=&\s]*=)[^&\s]*",
-    re.IGNORECASE,
-)
 _WAY_OUT = (
     "its user or password is not percent-encoded: write %2F for /, %23 for #, %3F for ?, "
     "%5B for [ and %40 for @"
@@ -96,7 +94,7 @@ def mask_credentials(text: str) -> str:
     Everything up to the last `@` is masked: a password that is not percent-encoded may have a `/`.
     """
     text = _USER.sub(lambda match: f"{match[1] or match[2]}***@", text)
-    return _SECRET_PARAMETER.sub(r"\1***", text)
+    return SECRET_PARAMETER.sub(r"\1***", text)
 
 
 def mask_store_url(text: str) -> str:

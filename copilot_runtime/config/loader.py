@@ -17,6 +17,7 @@ from pydantic import create_model
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.config.plugins import load_plugins
 from copilot_runtime.config.problems import SettingOrigins, reject_misspelt_variable
 from copilot_runtime.config.section import ReadVariables, Section, SectionVariables
@@ -55,6 +56,7 @@ def read_settings(
 ) -> tuple[CoreSettings, SettingOrigins]:
     """Load the settings as `load_settings` does, and also return the origin of each one."""
     environ = os.environ if environ is None else environ
+    REDACTOR.learn(environ)
     document = _read_document(path, environ)
     values = {key: value for key, value in document.values.items() if value is not None}
     origins = SettingOrigins(document.path, document.lines)
@@ -79,7 +81,13 @@ def read_settings(
     for name, value in (overrides or {}).items():
         values[name] = value
         origins.overrides[name] = f"The option --{name}"
+    REDACTOR.learn(values)  # before errors about them
     return kind.model_validate(values, context=origins), origins
+
+
+def learn_secrets(*sources: Any) -> None:
+    """Redact the secrets of the environment, of settings, and of arguments of a program."""
+    REDACTOR.learn([os.environ, *sources])
 
 
 @cache
@@ -152,8 +160,14 @@ def _read_document(path: str | Path | None, environ: Mapping[str, str]) -> "_Doc
     """
     named = path or environ.get(FILE_VARIABLE)
     file = Path(named or DEFAULT_FILE)
-    if not named and not file.is_file():
+    if not named and not file.exists():
         return _Document(None, {}, {})
+    if file.is_dir():
+        raise ConfigurationFailed(
+            f"The settings file '{file}' is a folder.",
+            hint="Remove it, or name a file with --config or COPILOT_CONFIG. Docker creates such a "
+            "folder for a mounted file that is not there.",
+        )
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.secrets import SECRET_NAMES
 from copilot_runtime.config.checks import mask_credentials, mask_store_url
 
 REDACTED_NAMES = (
@@ -23,12 +24,6 @@ _URL_NAMES = (
     *("knowledge.vector_database", "knowledge.storage", "analyst.files", "mcp.servers"),
 )
 """Settings that are URLs, of which messages only contain the scheme."""
-
-SECRET_NAMES = re.compile(
-    r"(?!.*_per_key$)(|.*[_-])(key|token|secrets?|password|passwd|authorization|credentials?)",
-    re.IGNORECASE,
-)
-"""Matches the names of settings, headers and variables that hold secrets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.base.expiry import ExpiryQueue
 from copilot_runtime.base.formatting import format_count
+from copilot_runtime.base.secrets import carry_properties
 from copilot_runtime.runtime.observer import RunObserver, RunObservers
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
@@ -206,6 +207,8 @@ class Runtime:
             self._start_span(run)
         fields = build_run_fields(run.request.thread_id, run.request.run_id, run.span)
         run.context.run(set_log_fields, fields)
+        if run.request.properties:
+            run.context.run(carry_properties, run.request.properties)
         token = swap_log_fields(fields)
         try:
             await self._launch(run, agent, wait)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 import orjson
 
 from copilot_runtime.base.jsontext import dumps, replace_surrogates
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import read_message
 
@@ -100,10 +101,10 @@ def describe_exception(error: BaseException) -> dict[str, str]:
         trace = "".join(format_exception(error, limit=-_FRAMES))
     except Exception:  # the `__str__` of a chained exception may raise, too
         trace = ""
-    message = truncate(replace_surrogates(read_message(error)), _MAX_EXCEPTION)
+    message = REDACTOR.redact(replace_surrogates(read_message(error)))
     return {
-        semconv.EXCEPTION_MESSAGE: message,
-        semconv.EXCEPTION_STACKTRACE: replace_surrogates(trace[-_MAX_EXCEPTION:]),
+        semconv.EXCEPTION_MESSAGE: truncate(message, _MAX_EXCEPTION),
+        semconv.EXCEPTION_STACKTRACE: REDACTOR.redact(replace_surrogates(trace))[-_MAX_EXCEPTION:],
     }
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from copilot_runtime.base.jsontext import escape_json_controls
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.telemetry.span import Span, find_current_span
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -29,6 +31,12 @@ _OURS = "copilot-runtime"
 _FALLBACK = "copilot-runtime fallback"
 _PACKAGE = __name__.partition(".")[0]
 _LONGEST_ID = 200
+_LIBRARIES = (
+    *("aiohttp", "anthropic", "asyncpg", "boto3", "botocore", "dbos", "duckdb", "google"),
+    *("grpc", "h2", "hpack", "httpcore", "httpcore2", "httpx", "httpx2", "langchain", "langgraph"),
+    *("langsmith", "mcp", "openai", "redis", "s3transfer", "urllib3", "uvicorn", "websockets"),
+)
+"""Loggers of third-party packages, which write whole requests at the level info or debug."""
 
 _fields: ContextVar[Mapping[str, str]] = ContextVar("copilot_runtime.log_fields")
 
@@ -118,7 +126,8 @@ class JsonFormatter(logging.Formatter):
             "message": _replace_halves(record.getMessage()),
         }
         if record.exc_info:
-            fields["exception"] = _replace_halves(self.formatException(record.exc_info))
+            text = record.exc_text or self.formatException(record.exc_info)
+            fields["exception"] = _replace_halves(text)
         try:
             return _dump(fields)
         except TypeError:  # half a character, a very large number, a tuple as a key
@@ -136,6 +145,7 @@ def configure_logs(level: str, log_format: str, namespaces: Iterable[str] = ()) 
     Third-party packages log warnings only, unless the level is `debug`. The `namespaces` log at
     level debug in any case. A second call replaces the configuration of the first one.
     """
+    redact_records()
     handlers = [one for one in logging.root.handlers if one.name == _OURS]
     handler = handlers[0] if handlers else logging.StreamHandler()
     handler.name = _OURS
@@ -144,9 +154,44 @@ def configure_logs(level: str, log_format: str, namespaces: Iterable[str] = ()) 
         logging.root.setLevel(level.upper())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     if level != "debug":
-        for name in ("uvicorn", "mcp"):
+        for name in _LIBRARIES:
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
     _open_namespaces(handler, logging.root.level, namespaces, is_own_process=True)
+
+
+class _RecordFactory:
+    """A factory of log records without secrets, whichever handler of the process writes them."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any, **fields: Any) -> logging.LogRecord:
+        record = self._make(*args, **fields)
+        with suppress(Exception):  # arguments that do not fit the message: the handler says so
+            _redact_record(record)
+        return record
+
+
+def redact_records() -> None:
+    """Redact the message and the traceback of all further log records of this process."""
+    if not isinstance(make := logging.getLogRecordFactory(), _RecordFactory):
+        logging.setLogRecordFactory(_RecordFactory(make))
+
+
+def _redact_record(record: logging.LogRecord) -> None:
+    message = record.getMessage()
+    clean = REDACTOR.redact(message)
+    if clean != message:
+        if isinstance(record.args, tuple):  # the formatter of uvicorn reads these
+            record.args = tuple(
+                REDACTOR.redact(one) if isinstance(one, str) else one for one in record.args
+            )
+        if record.getMessage() != clean:
+            record.msg, record.args = clean, ()
+    if record.exc_info and record.exc_info[0] is not None:
+        trace = logging.Formatter().formatException(record.exc_info)
+        if (clean := REDACTOR.redact(trace)) != trace:
+            record.exc_text = clean
 
 
 def is_json_log() -> bool:
@@ -161,6 +206,7 @@ def add_fallback_handler(level: str, log_format: str, namespaces: Iterable[str] 
     Python's last-resort handler would print warnings only, without time and level. As soon as
     the application adds a handler, this one writes nothing.
     """
+    redact_records()
     package = logging.getLogger(_PACKAGE)
     for handler in package.handlers:
         if handler.name == _FALLBACK:
@@ -293,8 +339,8 @@ class DomainLogger:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._write(
             f"{level} {time} {self.domain} {app or '-'} {self._pid or '-'} "
-            f"MSG{self._count:03} {format_fields(fields or {}) or '-'} "
-            f"{escape_controls(message) or '-'}"
+            f"MSG{self._count:03} {format_fields(REDACTOR.redact_all(fields or {})) or '-'} "
+            f"{escape_controls(REDACTOR.redact(message)) or '-'}"
         )
 
 
@@ -334,7 +380,7 @@ def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """Return the fields of a record: those of the run, and those of `extra`."""
     RunFilter().filter(record)
     extra = {
-        name: value
+        name: REDACTOR.redact_all(value)
         for name, value in vars(record).items()
         if name not in _ORDINARY and name not in RUN_FIELDS and name not in _TERMINAL_FIELDS
     }

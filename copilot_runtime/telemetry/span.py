@@ -8,6 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext, new_span_id, new_trace_id
 
@@ -196,13 +197,13 @@ class Span:
         if isinstance(error, BaseException):
             self.attributes[semconv.ERROR_TYPE] = name_error(error)
             if self.keeps_content:
-                self.message = message or read_message(error)
+                self.message = REDACTOR.redact(message or read_message(error))
             if self.telemetry is not None:
                 self.telemetry.log_exception(self, error)
         else:
             self.attributes[semconv.ERROR_TYPE] = error or semconv.ERROR_TYPE_OTHER
             if self.keeps_content:
-                self.message = message
+                self.message = REDACTOR.redact(message)
 
     def discard(self) -> None:
         """End the span without storing it: a framework has recorded the same operation."""

@@ -6,6 +6,7 @@ from threading import Lock
 from time import time_ns
 from typing import Any, Literal, Protocol
 
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import describe_exception
 from copilot_runtime.telemetry.context import SpanContext
@@ -252,7 +253,9 @@ class LocalTelemetry(Telemetry):
     def finish_span(self, span: Span) -> None:
         """Derive metrics from an ended span, and pass it to the store and the listeners."""
         self._metrics.record_span(span)
-        if not self.keeps_content:
+        if self.keeps_content:
+            span.content = REDACTOR.redact_all(span.content)  # results of tools may repeat a key
+        else:
             _drop_content(span)
         if self.logs.count:
             self.logs.attach(span)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from copilot_runtime.api.identity import set_current_identity
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.base.outages import log_failures
+from copilot_runtime.base.secrets import carry_headers
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
@@ -80,6 +81,7 @@ class Router:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        carry_headers(scope["headers"])
         headers = decode_headers(scope)
         request = Request(
             scope,

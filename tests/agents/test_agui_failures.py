@@ -194,7 +194,7 @@ async def test_redirects_in_a_circle_end(provider: Provider, agent: AguiAgent):
 @in_one_test(
     ("body", "logged"),
     [
-        (b"Traceback: db.connect('postgres://admin:hunter2@db')", "hunter2@db') Are its URL"),
+        (b"Traceback: db.connect('postgres://admin:hunter2@db')", "//***@db') Are its URL"),
         (b"x" * 3_000, "HTTP 500: " + "x" * 2_000 + "... "),
         (b"\xff key: sk-secret-key", "HTTP 500: \ufffd key: *** "),
     ],

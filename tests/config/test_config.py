@@ -1,5 +1,6 @@
 """Where settings come from, and what is said about wrong ones."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -227,6 +228,15 @@ def test_a_bucket_has_no_key_in_its_address(file: Path, key: str) -> None:
     load_settings(file, {"COPILOT_KNOWLEDGE_STORAGE": "s3://b/a@b?endpoint=http://127.0.0.1:1"})
 
 
+def test_a_folder_in_place_of_the_settings_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copilot.yml").mkdir()
+    with pytest.raises(ConfigurationFailed, match="is a folder"):
+        load_settings(environ={})
+
+
 def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:
     found = complaint(file, f"jwt: {{secret: {'s' * 32}, algorithms: [RS256]}}")
     assert "'jwt' is {'secret': '***', 'algorithms': ['RS256']}" in found
@@ -292,7 +302,8 @@ def test_an_origin_that_no_browser_sends_is_refused_with_the_way_out(
 ) -> None:
     message = complaint(file, "", {"COPILOT_CORS_ORIGINS": written})
     assert message.startswith("The environment variable COPILOT_CORS_ORIGINS: 'cors_origins' is ")
-    assert f"{written!r} is not an origin: write scheme://host or scheme://host:port" in message
+    shown = written.replace("ann@", "***@")
+    assert f"{shown!r} is not an origin: write scheme://host or scheme://host:port" in message
     assert "is not an origin" in complaint(file, f"cors_origins: [{written!r}]")
 
 
@@ -465,6 +476,16 @@ def test_options_that_are_no_json_are_named_without_their_text(file: Path) -> No
     said = complaint(file, "", {"COPILOT_ADAPTER_OPTIONS": "api_key=sk-secret"})
     assert "COPILOT_ADAPTER_OPTIONS" in said
     assert "secret" not in said
+
+
+def test_the_list_of_settings_shows_a_value_that_is_no_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COPILOT_DEPLOYMENT", os.fsdecode(b"half \xff"))
+    result = CliRunner().invoke(cli, ["settings"])
+
+    assert result.exit_code == 0
+    assert "half \ufffd" in result.stdout
 
 
 def test_the_list_of_settings_shows_no_password_of_an_address(

@@ -14,6 +14,7 @@ from copilot_runtime.api.action import Action, ActionContext, ActionSource
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
 
@@ -72,6 +73,7 @@ class LangServeChain(ActionSource):
         self.description = description
         self._schema = parameters
         self._headers = headers
+        REDACTOR.learn({"url": url, "headers": headers})
         self._timeout = timeout
         # sent once: a chain may have had effects before it failed
         self._upstream = Upstream(

@@ -29,6 +29,7 @@ from copilot_runtime.base.errors import (
     Misuse,
     RunStalled,
 )
+from copilot_runtime.base.secrets import carry_headers
 from copilot_runtime.extensions.grpc.message import MessageReader
 from copilot_runtime.extensions.grpc.names import CODE, TENANT, USER, name_operation
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
@@ -131,10 +132,7 @@ class CallGate:
         return grpc.stream_unary_rpc_method_handler(one.answer)
 
     async def admit(self, request: Request, path: str, scope_name: str) -> Caller:
-        """Return the authenticated caller.
-
-        Raises `CopilotError` and `Refusal` if the call is not permitted.
-        """
+        """Return the authenticated caller. Raises `CopilotError` or `Refusal`, if any."""
         user = unquote(request.headers.get(USER, ""))
         tenant = request.headers.get(TENANT, "")
         request.operation = name_operation(path, user, tenant)
@@ -260,6 +258,7 @@ class _Method:
 
     def _build_request(self, scope: Scope, reader: MessageReader) -> Request:
         """Return the call as a `Request` for request policies."""
+        carry_headers(scope["headers"])
         request = _CallRequest(scope, reader, path=self._name)
         request.action = f"/{self._name}"
         request.is_read = self._is_read

@@ -19,6 +19,7 @@ from copilot_runtime.base.errors import (
     Refused,
     RunStalled,
 )
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.client import JsonResponse, Upstream
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class HttpGuardrail(Stage):
         http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         self.url = f"{base_url.rstrip('/')}/guardrails/validate"
+        REDACTOR.learn({"url": base_url, "headers": headers})
         self.headers = {name.lower(): value for name, value in (headers or {}).items()}
         self.timeout = timeout
         self.fail_open = fail_open

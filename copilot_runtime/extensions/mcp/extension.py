@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from copilot_runtime.api.argument_checks import check_items, check_list
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.extensions.mcp.client.source import (
     AllowRule,
     McpActions,
@@ -52,4 +53,7 @@ def build_allowlist(servers: Sequence[McpServer], allowed: AllowRule, core: Core
     listed = [McpServer(url, http_client=core.http_client) for url in section.servers]
     if not callable(allowed) and not isinstance(allowed, str):
         allowed = [*allowed, *section.allowed]
+    templates = () if callable(allowed) else (one for one in allowed if isinstance(one, McpServer))
+    for one in (*servers, *listed, *templates):
+        REDACTOR.learn({"url": one.url, "headers": one.headers, "env": one.env})
     return McpAllowlist(allowed, [*servers, *listed])

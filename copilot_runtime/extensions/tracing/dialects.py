@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.telemetry import semconv
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -189,7 +190,7 @@ def is_secret(name: str) -> bool:
 
 
 def drop_secrets(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes without the texts whose names look like secrets, at any depth."""
+    """Return attributes without known secrets, and texts whose names look like some."""
     return {
         name: _drop_inner_secrets(value)
         for name, value in attributes.items()
@@ -203,6 +204,8 @@ def _drop_inner_secrets(value: Any) -> Any:
             return drop_secrets(cast("Mapping[str, Any]", value))
         case list() | tuple():
             return [*map(_drop_inner_secrets, cast("Iterable[Any]", value))]
+        case str():
+            return REDACTOR.hide(value)
         case _:
             return value
 

@@ -320,6 +320,11 @@ def test_no_part_of_a_password_is_shown_that_breaks_its_url(run: Run, mark: str)
     assert not any(part in result.stdout for part in ("S3CR", "ETpw"))
 
 
+def test_careless_settings_are_worth_a_look(run: Run) -> None:
+    assert findings(run("--json", forward_headers=["*"]))["headers"]["state"] == "warning"
+    assert findings(run("--json"))["settings"]["text"] == "none of them is careless"
+
+
 def test_a_secret_that_stood_in_an_example_is_found(run: Run) -> None:
     secrets = {"secrets": ["0123456789abcdef0123456789abcdef"]}
     found = findings(run("--json", service_tokens=secrets))["configuration"]

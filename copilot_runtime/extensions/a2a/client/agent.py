@@ -25,6 +25,7 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import as_object, get_text
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.extensions.generative_ui.a2ui.catalog import find_catalog_id
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
@@ -106,6 +107,7 @@ class A2aAgent(Agent):
         self.url = url.rstrip("/")
         self.description = description
         self._origins = frozenset(map(normalize_origin, (url, *origins)))
+        REDACTOR.learn({"url": url, "headers": headers})
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._upstream = Upstream(
             "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0
@@ -215,7 +217,7 @@ class A2aAgent(Agent):
         if isinstance(error, NetworkError):
             before = "the task ended" if translator.has_begun else None
             return map_network_error(name, error, before=before)
-        reason = redact(str(error), self._headers.values(), _LONGEST_REASON)
+        reason = redact(str(error), _LONGEST_REASON)
         cause = error.__cause__
         if isinstance(cause, httpx.HTTPStatusError):
             status = cause.response.status_code

@@ -16,6 +16,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import loads, mark_halves
 from copilot_runtime.base.jsonvalue import JsonObject, get_object
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.extensions.frameworks.langgraph.call_names import CallNames
 from copilot_runtime.extensions.frameworks.langgraph.client import LangGraphServer
 from copilot_runtime.extensions.frameworks.langgraph.errors import invalid_response_error
@@ -103,9 +104,11 @@ class LangGraphAgent(Agent):
         self.if_busy = if_busy
         self.stream_subgraphs = stream_subgraphs
         self._config = dict(config or {})
+        REDACTOR.learn({"url": url, "headers": headers})
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         if api_key is not None:
             self._headers["x-api-key"] = api_key
+            REDACTOR.add(api_key)
         self._server = LangGraphServer(self.url, graph, connect_timeout, http_client)
         self._upstream = Upstream(
             "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0

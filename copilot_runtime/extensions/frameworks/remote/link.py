@@ -16,6 +16,7 @@ from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import as_object
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.telemetry.span import NO_SPAN, Span, inject_context
@@ -67,6 +68,7 @@ class Link:
         self.url = url.rstrip("/")
         self.safe_url = f"{get_origin(url)}{path}".rstrip("/")
         """The URL without credentials and query, for logs and errors."""
+        REDACTOR.learn({"url": url, "headers": headers})
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._before_request = before_request
         upstream = partial(
@@ -145,8 +147,8 @@ async def read_reason(reply: StreamResponse, headers: Mapping[str, str]) -> str:
         body = loads(await read_refusal(reply))
     texts = [as_object(body).get(key) for key in ("error", "detail", "message")]
     reason = next((text for text in texts if isinstance(text, str)), "").strip()
-    secrets = [value for name, value in headers.items() if name not in _PLAIN]
-    return redact(reason, secrets, _MAX_REASON)
+    REDACTOR.learn({"headers": headers})  # also those of the hook
+    return redact(reason, _MAX_REASON)
 
 
 def _validate_headers(headers: Any) -> dict[str, str]:

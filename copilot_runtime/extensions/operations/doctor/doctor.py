@@ -1,21 +1,17 @@
 """Runs all checks concurrently, each with a timeout, and masks secrets in their findings."""
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import unquote
-
-from pydantic import BaseModel
+from typing import Any
 
 from copilot_runtime.api.hooks import call_quietly
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.app.threads import name_stores
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.config.loader import is_independent
-from copilot_runtime.config.problems import SECRET_NAMES
 from copilot_runtime.extensions.operations.doctor import (
     Finding,
     explain_error,
@@ -44,6 +40,7 @@ from copilot_runtime.extensions.operations.doctor.upstream import (
     check_embeddings,
     check_mcp_servers,
     check_provider,
+    check_risks,
     check_telemetry,
     check_tools,
 )
@@ -83,6 +80,7 @@ async def examine(
         found = [explain_error("configuration", error)]
     checks = _list_checks(settings, config, is_http=is_http)
     if runtime is not None:
+        checks["settings"] = partial(check_risks, runtime, settings)
         checks["access"] = partial(check_access, runtime, settings, is_http=is_http)
         checks["provider"] = partial(check_provider, runtime, calls=calls, is_http=is_http)
         checks["tools"] = partial(check_tools, runtime, calls=calls)
@@ -90,8 +88,8 @@ async def examine(
     results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
     if runtime is not None:
         await call_quietly(runtime.adapter.aclose)
-    secrets = collect_secrets(settings, environ)
-    return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
+    REDACTOR.learn([settings, environ])
+    return [_redact(one) for one in [*found, *(one for part in results for one in part)]]
 
 
 def _merge_listener(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
@@ -138,51 +136,6 @@ def _in_thread(check: Callable[[], Sequence[Finding]]) -> Check:
     return partial(asyncio.to_thread, check)
 
 
-def _hide(finding: Finding, secrets: frozenset[str]) -> Finding:
-    text, hint = (hide_secrets(part, secrets) for part in (finding.text, finding.hint))
+def _redact(finding: Finding) -> Finding:
+    text, hint = map(REDACTOR.redact, (finding.text, finding.hint))
     return replace(finding, text=text, hint=hint)
-
-
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
-_SHORTEST = 6
-_MASK = "•••"
-
-
-def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
-    """Return all secrets to mask: passwords in URLs, keys and tokens."""
-    found = {text for name, text in environ.items() if SECRET_NAMES.fullmatch(name)}
-    found |= {*_walk(settings, is_secret=False)}
-    for text in [*environ.values(), *_walk(settings, is_secret=True)]:
-        for address in _URL.findall(text):
-            found |= {*_split_password(address)}
-    return frozenset(text for text in found if len(text) >= _SHORTEST)
-
-
-def hide_secrets(text: str, secrets: frozenset[str]) -> str:
-    """Mask secrets in a text, longest first, as one may contain another."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, _MASK)
-    return text
-
-
-def _split_password(address: str) -> Iterator[str]:
-    """Yield the password of a URL, as written and percent-decoded."""
-    user, at, _ = address.partition("://")[2].rpartition("@")
-    password = user.partition(":")[2]
-    if at and password:
-        yield password
-        yield unquote(password)
-
-
-def _walk(value: Any, *, is_secret: bool) -> Iterator[str]:
-    """Yield the strings in a nested value: all, or only those under the name of a secret."""
-    if isinstance(value, BaseModel):
-        value = {name: getattr(value, name) for name in type(value).model_fields}
-    if isinstance(value, Mapping):
-        for name, inner in cast("Mapping[Any, Any]", value).items():
-            yield from _walk(inner, is_secret=is_secret or bool(SECRET_NAMES.fullmatch(str(name))))
-    elif isinstance(value, list | tuple):
-        for inner in cast("list[Any]", value):
-            yield from _walk(inner, is_secret=is_secret)
-    elif isinstance(value, str) and is_secret:
-        yield value

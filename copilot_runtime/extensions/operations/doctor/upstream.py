@@ -29,6 +29,7 @@ from copilot_runtime.extensions.operations.doctor import (
     problem,
     warning,
 )
+from copilot_runtime.extensions.operations.doctor.risks import list_risks
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.security.loopback import list_proxy_settings
 from copilot_runtime.security.schemes import SchemeChain
@@ -164,6 +165,14 @@ async def check_access(
     hint = "Set access.authenticate, such as [api_keys] or [jwt]."
     found = good("access", text) if is_local else warning("access", text, hint)
     return [found, *(problem("access", *one) for one in unused)]
+
+
+async def check_risks(runtime: CopilotRuntime, settings: Settings) -> Sequence[Finding]:
+    """Name settings that give away more than their operator may have meant."""
+    has_users = runtime.authenticate is not None or runtime.find(SchemeChain) is not None
+    risks = list_risks(settings, has_users=has_users)
+    found = [warning(risk.name, risk.text, risk.hint) for risk in risks]
+    return found or [good("settings", "none of them is careless")]
 
 
 async def _check_keys(scheme: JwtScheme) -> Finding:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,8 @@ from copilot_runtime.api.action import ActionContext
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.secrets import REDACTOR
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
@@ -29,8 +31,7 @@ _REFERENCE = re.compile(
 )
 """`${NAME}`, `${secret:NAME}`, `${NAME:-default}`, and `$${NAME}` as an escape."""
 
-_SHORTEST = 6
-"""Minimum length of a secret that is redacted; a shorter one may occur by chance."""
+_OF_CALL = re.compile(rb"\$\{(header|property|caller):[^}]*\}")
 
 _OF_REQUEST: Mapping[str, Callable[[ActionContext, str], Any]] = {
     "header": lambda context, name: context.headers.get(name.lower()),
@@ -92,14 +93,10 @@ class References:
             return value
         return _REFERENCE.sub(lambda match: self._substitute(match, context), value)
 
-    def redact(self, text: str, value: Any) -> str:
-        """Return a text without the secrets that a value refers to."""
-        for match in _find_references(value):
-            secret = self._read("secret", match["name"]) if match["kind"] == "secret" else None
-            if secret is not None and len(secret) >= _SHORTEST:
-                escaped = dumps(secret).decode()[1:-1]  # as escaped in JSON
-                text = text.replace(secret, "***").replace(escaped, "***")
-        return text
+    def learn_secrets(self, options: Any) -> None:
+        """Redact the secrets in options from now on; those of a request are known with it."""
+        with suppress(CopilotError):
+            REDACTOR.learn(self.resolve(loads(_OF_CALL.sub(b"", dumps(options)))))
 
     def _substitute(self, match: re.Match[str], context: ActionContext | None) -> str:
         if match["escape"]:
@@ -119,14 +116,15 @@ class References:
         return str(found)
 
     def _read(self, kind: str | None, name: str) -> str | None:
-        if value := self._environ.get(name):
-            return value
-        if kind != "secret" or "/" in name:
-            return None
-        try:
-            return (self._folder / name).read_text(encoding="utf-8").rstrip("\r\n") or None
-        except (OSError, UnicodeDecodeError):
-            return None
+        value = self._environ.get(name)
+        if kind != "secret":
+            return value or None
+        if not value and "/" not in name:
+            with suppress(OSError, UnicodeDecodeError):
+                value = (self._folder / name).read_text(encoding="utf-8").rstrip("\r\n")
+        if value:
+            REDACTOR.add(value)
+        return value or None
 
 
 def _find_references(value: Any) -> Iterator[re.Match[str]]:

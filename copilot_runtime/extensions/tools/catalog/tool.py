@@ -19,6 +19,7 @@ from copilot_runtime.base.errors import (
     RunStalled,
 )
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, as_text, get_text
+from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.extensions.tools.catalog.definition import (
     ToolDefinition,
     build_parameters,
@@ -126,6 +127,9 @@ class Tool:
         self._is_retired = False
         try:
             surroundings.references.check(definition.arguments)
+            surroundings.references.learn_secrets(
+                [definition.options.model_dump(mode="json"), dict(surroundings.services)]
+            )
             kind = endpoint_kinds()[definition.kind]
             self.endpoint: Endpoint[Any] = kind(definition, definition.options, surroundings)
         except ConfigurationFailed as error:
@@ -217,11 +221,6 @@ class Tool:
             value = await read_result(self.definition, value, self._read_resources, context)
             self._check_result(value, operation)
             return self._check_size(value)
-        except CopilotError as error:
-            message = self._redact(error.public)
-            if message != error.public:
-                raise CopilotError(message) from None
-            raise
         finally:
             self.calls_under_way -= 1
             if self._is_retired and not self.calls_under_way:
@@ -268,14 +267,8 @@ class Tool:
                 f"The result of {self.definition.name!r} has {size} bytes; at most {most} are "
                 "taken. Ask for less."
             )
-        clean = self._redact(text)
+        clean = REDACTOR.hide(text)
         return value if clean == text else clean
-
-    def _redact(self, text: str) -> str:
-        definition = self.definition
-        options = definition.options.model_dump()
-        services = self.surroundings.services
-        return self._references.redact(text, [options, definition.arguments, services])
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ _SHORTEST = 6
 _MOST = 256
 """Maximum number of known values: tokens that expire are learnt again and again."""
 
-_LONGEST = 4096
+_URL_CHARACTERS = 4096
 """Length of the part of a text in which URLs are searched."""
 
 _PUBLIC_PATHS = ("issuer", "jwks")
@@ -175,7 +175,9 @@ def _list_pairs(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 def _split_text(text: str, name: str, *, is_secret: bool) -> Iterator[str]:
     """Yield the secrets in one text: itself and its parts, or those of the URLs in it."""
-    found = [secret for url in _URL.findall(text[:_LONGEST]) for secret in _split_url(url, name)]
+    found = [
+        secret for url in _URL.findall(text[:_URL_CHARACTERS]) for secret in _split_url(url, name)
+    ]
     if name.lower().endswith("headers"):  # as in OTEL_EXPORTER_OTLP_HEADERS
         found += [unquote(part.partition("=")[2]) for part in text.split(",")]
     elif name.lower() in ("cookie", "set-cookie"):

@@ -236,7 +236,8 @@ def _is_internet(host: str) -> bool:
 
 def _list_stores(settings: Settings) -> Iterator[str]:
     yield from (settings.threads, settings.carrier, settings.limits.store, settings.api_keys.store)
-    yield from (settings.planner.store, settings.knowledge.vector_database, *settings.analyst.data)
+    yield from (settings.planner.store, settings.knowledge.vector_database)
+    yield from (source for source in settings.analyst.data if isinstance(source, str))
 
 
 def _is_unverified(address: str) -> bool:

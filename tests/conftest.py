@@ -23,7 +23,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # what is imported stays: the garbage collector need not look at it, now or later
 gc.disable()
 
-pytest_plugins = ("tests.plugin.selection", "tests.plugin.order", "tests.plugin.rerun")
+pytest_plugins = (
+    "tests.plugin.selection",
+    "tests.plugin.order",
+    "tests.plugin.rerun",
+    "tests.plugin.stalls",
+)
 
 
 def pytest_collection_finish() -> None:

@@ -147,6 +147,7 @@ def test_the_fingerprint_is_the_one_of_the_contract() -> None:
     assert run_fingerprint_case({"columns": columns}) == {"fingerprint": "4b5c2d0e4d47"}
 
 
+@pytest.mark.stalls(reason="The test opens a database for each of its cases.")
 @in_one_test(
     ("sql", "error"),
     [

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.results import Fix, Table
-from copilot_runtime.extensions.analyst.sql.parsing import quote
+from copilot_runtime.extensions.analyst.sql.parsing import quote, read_sql
 from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     RepairContext,
     Source,
+    StepLimitExceeded,
     find_source,
     list_sources,
     to_sql,
@@ -60,7 +63,7 @@ async def check_result(
             async with asyncio.timeout(SECONDS):
                 async for sentence in measure.list_findings():
                     found.append(sentence)
-        except TimeoutError:
+        except (TimeoutError, StepLimitExceeded):
             pass  # report the findings so far
     return list(dict.fromkeys(found))
 
@@ -105,6 +108,16 @@ class _Key(NamedTuple):
         return ", ".join(f"{self.table}.{name}" for name in self.columns)
 
 
+class _Join(NamedTuple):
+    """The sides of a join, and whether the query aggregates anything, or columns of a side."""
+
+    left: _Key
+    right: _Key
+    has_aggregates: bool
+    uses_left: bool
+    uses_right: bool
+
+
 class _Measure:
     """Checks a query with auxiliary queries on the data."""
 
@@ -121,6 +134,8 @@ class _Measure:
         """Yield warnings that the data supports, the most important first."""
         for select in self._tree.find_all(exp.Select):
             for join in select.args.get("joins") or []:
+                if self._queries >= _MOST_QUERIES:
+                    return
                 async for sentence in self._check_join(select, join):
                     yield sentence
         async for sentence in self._check_casts():
@@ -131,22 +146,20 @@ class _Measure:
             yield sentence
 
     async def _check_join(self, select: exp.Select, join: exp.Join) -> AsyncIterator[str]:
-        keys = _read_keys(select, join, self._context)
-        if keys is None:
+        read = await read_sql(partial(_read_join, select, join, self._context))
+        if read is None:
             return
-        left, right = keys
+        left, right = read.left, read.right
         most_left, most_right = await self._count_most(left), await self._count_most(right)
         repeats_left, repeats_right = most_right > 1, most_left > 1
-        uses_left = _aggregates_of(select, left.alias, self._context)
-        uses_right = _aggregates_of(select, right.alias, self._context)
-        if repeats_left and repeats_right and _list_aggregates(select):
+        if repeats_left and repeats_right and read.has_aggregates:
             yield (
                 f"Neither {left} nor {right} is unique: the join combines up to "
                 f"{most_left:,} with up to {most_right:,} rows, so counts and sums may be too high."
             )
-        elif repeats_left and uses_left:
+        elif repeats_left and read.uses_left:
             yield _describe_fan_out(left, right, most_right)
-        elif repeats_right and uses_right:
+        elif repeats_right and read.uses_right:
             yield _describe_fan_out(right, left, most_left)
         if not join.side and join.kind in ("", "INNER"):
             for one, other in ((left, right), (right, left)):
@@ -192,9 +205,12 @@ class _Measure:
 
     async def _check_casts(self) -> AsyncIterator[str]:
         """Yield a warning for each TRY_CAST of the query that produces NULLs."""
-        for text, query in build_null_counts(exp.select("1"), self._tree):
-            if text in self._repairs:
-                continue
+        counts = (
+            one
+            for one in build_null_counts(exp.select("1"), self._tree)
+            if one[0] not in self._repairs
+        )
+        for text, query in await read_sql(lambda: [*islice(counts, _MOST_QUERIES)]):
             row = await self._ask(query)
             if row and row[0]:
                 values = "value does" if row[0] == 1 else "values do"
@@ -225,23 +241,18 @@ class _Measure:
 
     async def _check_texts(self) -> AsyncIterator[str]:
         """Yield warnings for text columns that are compared as text, but contain numbers."""
-        for node in _list_aggregates(self._tree):
-            column = node.this
-            if not isinstance(node, _ORDERS) or not isinstance(column, exp.Column):
-                continue
-            source = find_source(column, self._context)
-            if source is None or source[2] != "VARCHAR" or source[1].table is None:
-                continue
-            value = exp.column(quote(column.name))
+        texts = _list_compared_texts(self._tree, self._context)
+        for column, table in await read_sql(lambda: [*islice(texts, _MOST_QUERIES)]):
+            value = exp.column(quote(column))
             number = exp.TryCast(this=value.copy(), to=exp.DataType.build("DOUBLE"))
             row = await self._ask(
                 exp.select(exp.Count(this=value), exp.Count(this=number)).from_(
-                    exp.Table(this=quote(source[1].table))
+                    exp.Table(this=quote(table))
                 )
             )
             if row and int(row[1]) * 2 > int(row[0]):
                 yield (
-                    f"{column.name!r} is text and is compared as text, where '9' is more than "
+                    f"{column!r} is text and is compared as text, where '9' is more than "
                     "'10': most of its values are numbers."
                 )
 
@@ -289,6 +300,32 @@ def _aggregates_of(select: exp.Select, alias: str, context: RepairContext) -> bo
             if found is not None and found[0] == alias:
                 return True
     return False
+
+
+def _list_compared_texts(select: exp.Select, context: RepairContext) -> Iterator[tuple[str, str]]:
+    """Yield the text columns that a SELECT orders by aggregates, and their tables."""
+    for node in _list_aggregates(select):
+        column = node.this
+        if not isinstance(node, _ORDERS) or not isinstance(column, exp.Column):
+            continue
+        source = find_source(column, context)
+        if source is not None and source[2] == "VARCHAR" and source[1].table is not None:
+            yield column.name, source[1].table
+
+
+def _read_join(select: exp.Select, join: exp.Join, context: RepairContext) -> _Join | None:
+    """Return what a join needs to be checked; `None` if its keys are unclear."""
+    keys = _read_keys(select, join, context)
+    if keys is None:
+        return None
+    left, right = keys
+    return _Join(
+        left,
+        right,
+        has_aggregates=bool(_list_aggregates(select)),
+        uses_left=_aggregates_of(select, left.alias, context),
+        uses_right=_aggregates_of(select, right.alias, context),
+    )
 
 
 def _read_keys(

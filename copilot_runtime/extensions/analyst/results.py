@@ -241,17 +241,15 @@ def _to_short(value: Any) -> JsonValue:
 
 def number_names(names: Sequence[str]) -> list[str]:
     """Make names unique: `a`, `a` become `a`, `a_2`."""
-    originals = set(names)
-    found: list[str] = []
+    counts: dict[str, int] = {}
+    found: dict[str, None] = {}
     for name in names:
-        unique, count = name, 1
+        unique = name
         while unique in found:
-            count += 1
-            unique = f"{name}_{count}"
-            if unique in originals and unique not in found:
-                continue
-        found.append(unique)
-    return found
+            counts[name] = counts.get(name, 1) + 1
+            unique = f"{name}_{counts[name]}"
+        found[unique] = None
+    return [*found]
 
 
 def build_table(columns: Iterable[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> Table:

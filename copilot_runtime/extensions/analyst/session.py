@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.api.messages import new_id
@@ -214,13 +215,11 @@ class Session:
         """The tables, row filters and functions that SQL of this caller may use."""
         return self.services.build_rules(self.scope)
 
-    def guard(self, query: "str | Expr") -> "GuardedQuery":
-        """Guard SQL or a tree for this caller, and return the query. Raises `SqlRefused`."""
-        from copilot_runtime.extensions.analyst.sql.guard import guard_sql, guard_tree
+    async def guard(self, tree: "Expr") -> "GuardedQuery":
+        """Guard a tree for this caller, and return the query. Raises `SqlRefused`."""
+        from copilot_runtime.extensions.analyst.sql import guard, parsing
 
-        if isinstance(query, str):
-            return guard_sql(query, self.rules, self.scope)
-        return guard_tree(query, self.rules, self.scope)
+        return await parsing.read_sql(partial(guard.guard_tree, tree, self.rules, self.scope))
 
     def list_datasets(self) -> "Sequence[Dataset]":
         """Return the data sets that this caller may see."""

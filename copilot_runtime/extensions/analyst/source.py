@@ -10,7 +10,7 @@ from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.question import read_question
+from copilot_runtime.extensions.analyst.question import MAX_QUESTION, read_question
 from copilot_runtime.extensions.analyst.tools.call import TOOLS, call_tool, render_output
 
 
@@ -61,8 +61,9 @@ async def _call(
     if not question.dataset_label and isinstance(label := arguments.get("dataset"), str):
         question = replace(question, dataset_label=label[:200])
     scope = await analyst.build_scope(run.caller, question.agent_name)
+    message = question.message[:MAX_QUESTION]
     session = await analyst.open_session(
-        scope, question=question, message=question.message, span=context.span
+        scope, question=question, message=message, span=context.span
     )
     result = await call_tool(session, name, arguments)
     return render_output(result)

@@ -169,7 +169,7 @@ async def _check(
     """Return warnings about a result, one sentence each."""
 
     async def run(tree: exp.Expr) -> Table:
-        return await _measure(session, session.guard(tree))
+        return await _measure(session, await session.guard(tree))
 
     return await check_result(
         outcome.query.tree,
@@ -190,7 +190,7 @@ async def count_result(session: "Session", query: GuardedQuery, table: Table) ->
     inner = counted.subquery("counted_rows")
     tree = exp.select(as_name(exp.Count(this=exp.Star()), "total")).from_(inner)
     try:
-        found = await _measure(session, session.guard(tree))
+        found = await _measure(session, await session.guard(tree))
     except CopilotError:
         return None
     return int(found.rows[0][0]) if found.rows else None

@@ -188,7 +188,7 @@ async def run_tree(
     session: "Session", tree: exp.Expr, *, limit: int = MOST_ROWS
 ) -> tuple[Table, GuardedQuery]:
     """Run our own query for the caller, through the same guard and filters as a model's."""
-    query = session.guard(tree)
+    query = await session.guard(tree)
     engine, timeout = session.services.engine, session.services.query_timeout
     with trace_block(start_query_span(session, query)) as span:
         table = await engine.run(query.with_limit(limit + 1), limit=limit, timeout=timeout)

@@ -9,7 +9,7 @@ import pytest
 from copilot_runtime.extensions.analyst.engine.errors import parse_error
 from copilot_runtime.extensions.analyst.results import Column, Table
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery, guard_sql
-from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
+from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext, StepBudget
 from copilot_runtime.extensions.analyst.sql.repair.loop import RepairOutcome, run_with_repair
 from copilot_runtime.extensions.analyst.sql.rules import (
     GuardRules,
@@ -386,3 +386,16 @@ async def test_what_nobody_may_do_is_not_repaired(engine: PlainEngine, sql: str)
     with pytest.raises(SqlRefused):
         await repair(engine, sql)
     assert engine.statements == []
+
+
+async def test_a_repair_ends_when_its_steps_are_used_up(engine: PlainEngine) -> None:
+    context = RepairContext(tables=engine.list_tables(), budget=StepBudget(100))
+    sql = f"SELECT 1 FROM eval_data WHERE faithfulness_score IN ({', '.join(['latency'] * 99)})"
+
+    outcome = await run_with_repair(
+        sql, guard=engine.guard, engine=engine, context=context, limit=1
+    )
+
+    assert outcome.describe_error()["notice"] == (
+        "The SQL is too large to be repaired within 200,000 steps."
+    )

@@ -1,7 +1,7 @@
 """Repair type errors: values that do not convert become NULL, and are counted."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -45,7 +45,7 @@ def repair_type(
     """Yield trees in which values are converted, or become NULL."""
     text = failure.message
     if "according to format specifier" in text:
-        yield from _parse_safely(tree)
+        yield from _parse_safely(tree, context)
     elif (call := _CALL.search(text)) is not None:
         yield from _cast_arguments(tree, call[1].strip('"'), _split(call[2]), context)
     elif _PAIR.search(text):
@@ -94,7 +94,7 @@ def _cast_arguments(
         for target in targets_of:
 
             def needs_cast(node: exp.Expr, is_text: bool = wrong) -> bool:
-                position = _find_position(node, function, len(types))
+                position = _find_position(node, function, len(types), context)
                 if position is None or isinstance(node, exp.Literal):
                     return False
                 kinds = [_find_type(it, context) for it in node.find_all(exp.Column)]
@@ -105,7 +105,7 @@ def _cast_arguments(
             yield from _wrap(tree, needs_cast, lambda it, to=target: _cast(it, to), None, context)
 
 
-def _parse_safely(tree: exp.Expr) -> Iterator[Candidate]:
+def _parse_safely(tree: exp.Expr, context: RepairContext) -> Iterator[Candidate]:
     def build(node: exp.Expr) -> exp.Expr:
         copy = node.copy()
         copy.set("safe", True)
@@ -113,7 +113,7 @@ def _parse_safely(tree: exp.Expr) -> Iterator[Candidate]:
 
     nodes = [node for node in tree.find_all(exp.StrToTime) if not node.args.get("safe")]
     repaired = edit(
-        tree, lambda it: isinstance(it, exp.StrToTime) and not it.args.get("safe"), build
+        tree, lambda it: isinstance(it, exp.StrToTime) and not it.args.get("safe"), build, context
     )
     if repaired is not None:
         fix = build_fix("type", to_sql(nodes[0].this), "TRY_STRPTIME")
@@ -130,11 +130,12 @@ def _wrap(
     """Yield the tree with each expression that matches the predicate rebuilt."""
     texts: set[str] = set()
     for node in list(tree.walk()):
-        if not predicate(node) or to_sql(node) in texts:
+        if not predicate(node) or (text := context.write(node)) in texts:
             continue
-        text = to_sql(node)
         texts.add(text)
-        repaired = edit(tree, lambda it, text=text: predicate(it) and to_sql(it) == text, build)
+        repaired = edit(
+            tree, lambda it, text=text: predicate(it) and context.write(it) == text, build, context
+        )
         if repaired is None:
             continue
         inside = node.this if isinstance(node, exp.Cast) else node
@@ -185,7 +186,7 @@ def _find_type(column: exp.Column, context: RepairContext) -> str:
     return "" if source is None else source[2]
 
 
-def _find_position(node: exp.Expr, function: str, count: int) -> int | None:
+def _find_position(node: exp.Expr, function: str, count: int, context: RepairContext) -> int | None:
     """Return the index of the argument that a node is in a function call, or `None`."""
     parent = node.parent
     operator = _OPERATORS.get(function)
@@ -195,7 +196,7 @@ def _find_position(node: exp.Expr, function: str, count: int) -> int | None:
         return 0 if parent.args.get("this") is node else min(1, count - 1)
     if not isinstance(parent, exp.Func):
         return None
-    name = to_sql(parent).partition("(")[0].strip().casefold()
+    name = context.write(parent).partition("(")[0].strip().casefold()
     if name != function.casefold():
         return None
     arguments = [it for it in parent.iter_expressions() if not isinstance(it, exp.Var)]
@@ -212,6 +213,7 @@ def _suits(parent: exp.Expr, node: exp.Column, target: str, context: RepairConte
         if other is node:
             continue
         for leaf in other.walk():
+            context.budget.spend()
             if isinstance(leaf, exp.Literal) and not leaf.is_string and target == "DOUBLE":
                 return True
             if isinstance(leaf, exp.Cast) and to_sql(leaf.args["to"]).startswith(type_prefixes):
@@ -246,14 +248,20 @@ _LEFT_OUT = (
 )
 
 
-def build_null_counts(before: exp.Expr, after: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
-    """Yield each TRY_CAST of a repair as SQL, with a query that counts its NULLs."""
+def build_null_counts(
+    before: exp.Expr, after: exp.Expr, fixes: Collection[str] | None = None
+) -> Iterator[tuple[str, exp.Expr]]:
+    """Yield each TRY_CAST of a repair as SQL, with a query that counts its NULLs.
+
+    With `fixes`, only those whose SQL is among them.
+    """
     casts = {to_sql(node) for node in before.find_all(exp.TryCast)}
     for node in after.find_all(exp.TryCast):
         text = to_sql(node)
         select = find_select(node)
         if (
             text in casts
+            or (fixes is not None and text not in fixes)
             or select is None
             or node.find_ancestor(exp.Join, exp.Select) is not select
         ):

@@ -12,6 +12,32 @@ from copilot_runtime.extensions.analyst.results import Column, Fix
 
 DIALECT = "duckdb"
 
+STEPS = 200_000
+"""How many nodes may be visited or written to repair or check a statement. That takes a second."""
+_NAMES_PER_STEP = 16
+"""How many names are compared in the time of a step."""
+_CHARACTERS_PER_STEP = 8
+
+
+class StepLimitExceeded(Exception):
+    """A statement is too large to be repaired or checked within `STEPS`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"The SQL is too large to be repaired within {STEPS:,} steps.")
+
+
+@dataclass(slots=True)
+class StepBudget:
+    """The steps that are left: a repair may take one for each pair of a column and a node."""
+
+    left: int = STEPS
+
+    def spend(self, steps: int = 1) -> None:
+        """Subtract steps. Raises `StepLimitExceeded` if there are not enough."""
+        self.left -= steps
+        if self.left < 0:
+            raise StepLimitExceeded
+
 
 @dataclass(frozen=True, kw_only=True)
 class RepairContext:
@@ -25,6 +51,7 @@ class RepairContext:
     """The table that the question is about."""
     functions: frozenset[str] = frozenset()
     """The names of the engine's functions; empty if unknown."""
+    budget: StepBudget = field(default_factory=StepBudget)
 
     def find_table(self, name: str) -> str | None:
         """Return a table by its case-insensitive name, or `None`."""
@@ -34,6 +61,12 @@ class RepairContext:
         """Return the columns of a table; an empty list if the table does not exist."""
         name = self.find_table(table)
         return () if name is None else self.tables[name]
+
+    def write(self, node: exp.Expr) -> str:
+        """Return a tree as DuckDB SQL, for the steps that this takes."""
+        text = to_sql(node)
+        self.budget.spend(1 + len(text) // _CHARACTERS_PER_STEP)
+        return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +97,7 @@ def list_sources(select: exp.Select, context: RepairContext) -> Mapping[str, Sou
     """Return the sources of a SELECT, by lower-case alias."""
     sources: dict[str, Source] = {}
     for item in _list_items(select):
+        context.budget.spend()
         name = item.alias_or_name
         if isinstance(item, exp.Table):
             cte = _find_cte(item)
@@ -78,9 +112,12 @@ def find_source(column: exp.Column, context: RepairContext) -> tuple[str, Source
     """Return alias, source and type of a column, if exactly one source has it."""
     select = find_select(column)
     while select is not None:
+        sources = list_sources(select, context)
+        names = sum(len(source.columns) for source in sources.values())
+        context.budget.spend(names // _NAMES_PER_STEP)
         found = [
             (alias, source, one.type)
-            for alias, source in list_sources(select, context).items()
+            for alias, source in sources.items()
             if column.table.casefold() in ("", alias)
             for one in source.columns
             if one.name.casefold() == column.name.casefold()
@@ -112,10 +149,13 @@ def edit(
     tree: exp.Expr,
     predicate: Callable[[exp.Expr], bool],
     build: Callable[[exp.Expr], exp.Expr],
+    context: RepairContext,
 ) -> exp.Expr | None:
     """Return a copy of a tree with some nodes replaced; `None` if none of them is in it."""
     copy = tree.copy()
-    nodes = [node for node in copy.walk() if predicate(node)]
+    every = list(copy.walk())
+    context.budget.spend(len(every))
+    nodes = [node for node in every if predicate(node)]
     for node in nodes:
         replacement = build(node)
         if node is copy:

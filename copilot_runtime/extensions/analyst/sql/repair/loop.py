@@ -1,8 +1,10 @@
 """Run SQL, and after a failure choose the repairs, and run it again."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -12,10 +14,12 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.engine.errors import FailureKind, QueryFailed, QueryTimedOut
 from copilot_runtime.extensions.analyst.results import Fix, Table
+from copilot_runtime.extensions.analyst.sql.parsing import read_sql
 from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts, repair_type
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     Candidate,
     RepairContext,
+    StepLimitExceeded,
     list_texts,
     to_sql,
 )
@@ -27,6 +31,7 @@ from copilot_runtime.extensions.analyst.sql.repair.names import (
     repair_table,
 )
 from copilot_runtime.extensions.analyst.sql.repair.syntax import (
+    has_unknown_call,
     parse,
     repair_dialect,
     repair_function,
@@ -44,8 +49,6 @@ REFUSALS: Mapping[SqlCode, FailureKind] = {
     "parse_error": "syntax",
 }
 """Codes of the guard that may be mistakes, mapped to the engine's kinds of failure."""
-
-_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 
 
 def is_repairable(error: CopilotError) -> bool:
@@ -84,7 +87,7 @@ def repair_sql(sql: str, error: CopilotError, context: RepairContext) -> Iterato
         case "type_mismatch":
             yield from repair_type(tree, failure, context)
         case "group_by_missing":
-            yield from repair_grouping(tree)
+            yield from repair_grouping(tree, context)
         case "ambiguous":
             yield from repair_ambiguous(tree, failure, context)
         case "syntax":
@@ -94,27 +97,13 @@ def repair_sql(sql: str, error: CopilotError, context: RepairContext) -> Iterato
             yield from repair_qualifier(tree, failure, context)
             yield from repair_type(tree, failure, context)
     yield from repair_text(sql)
-    if _has_unknown_call(sql, context):
+    if has_unknown_call(sql, context):
         yield from repair_dialect(sql, context, may_quote_texts=False)
 
 
 def _find_table(message: str) -> str | None:
     match = re.search(r'Table with name "?([^"\s]+)"?', message)
     return match[1] if match else None
-
-
-def _has_unknown_call(sql: str, context: RepairContext) -> bool:
-    """Return `True` if SQL calls a function that the engine lacks."""
-    names = {name.casefold() for name in _CALL.findall(sql)}
-    return bool(context.functions) and bool(names - context.functions - _KEYWORDS)
-
-
-_KEYWORD_NAMES = (
-    "select from where and or not in exists over as by on using values case when then else filter "
-    "group order having join with union all any cast try_cast count coalesce if interval distinct "
-    "partition between like ilike is limit offset nullif extract within lateral"
-)
-_KEYWORDS = frozenset(_KEYWORD_NAMES.split())
 
 
 def _read_failure(error: CopilotError) -> QueryFailed:
@@ -130,8 +119,8 @@ MOST_ATTEMPTS = 3
 
 _MOST_EXPLAINS = 40
 """Maximum number of candidates that one repair may bind."""
-_SEARCH_SECONDS = 2.0
-"""Time limit for the search of one repair, in seconds."""
+_SEARCH_SECONDS = 10.0
+"""Time limit for the search of one repair, in seconds: for its queries, as steps limit the rest."""
 _MOST_FIXES = 6
 """Maximum number of mistakes that one repair may fix."""
 _PROBE_SECONDS = 5.0
@@ -168,6 +157,8 @@ class RepairOutcome:
     """The repairs, in order; also set after a failure."""
     attempts: int = 0
     available_columns: Sequence[str] = ()
+    notice: str = ""
+    """Why no repair was found, if the search had to stop."""
 
     def describe_error(self) -> JsonObject:
         """Return the failure as tools report it."""
@@ -180,6 +171,8 @@ class RepairOutcome:
             values["available_columns"] = [*self.available_columns]
         if self.fixes:
             values["fixes_tried"] = [fix.description for fix in self.fixes]
+        if self.notice:
+            values["notice"] = self.notice
         return values
 
 
@@ -210,13 +203,11 @@ async def run_with_repair(
         CopilotError: A refusal of the guard that is not a mistake, or an exceeded time limit.
     """
     outcome = RepairOutcome(sql=strip_fence(sql))
-    original = parse(outcome.sql)
     while outcome.attempts < MOST_ATTEMPTS:
         outcome.attempts += 1
         try:
             outcome.query = None
-            _refuse_loss(outcome.sql)
-            outcome.query = query = guard(outcome.sql)
+            outcome.query = query = await read_sql(partial(_guard, outcome.sql, guard))
             span = open_span(query, outcome.attempts) if open_span else NO_SPAN
             with trace_block(span):
                 outcome.table = await engine.run(query, limit=limit, timeout=timeout, span=span)
@@ -231,7 +222,11 @@ async def run_with_repair(
         if outcome.attempts == MOST_ATTEMPTS:
             break
         search = _Search(guard, engine, context)
-        found = await search.find(outcome.sql, outcome.failure)
+        try:
+            found = await search.find(outcome.sql, outcome.failure)
+        except StepLimitExceeded as error:
+            outcome.notice = str(error)
+            break
         if found is None:
             break
         outcome.sql, fixes = found
@@ -239,9 +234,10 @@ async def run_with_repair(
         if on_repair is not None:
             on_repair(outcome.attempts, fixes)
     if outcome.failure is not None:
-        outcome.available_columns = _list_available(outcome.sql, context)
+        list_available = partial(_list_available, outcome.sql, context)
+        outcome.available_columns = await read_sql(list_available)
     elif any(fix.kind == "type" for fix in outcome.fixes):
-        counts = await _count_nulls(original, outcome.sql, guard, engine)
+        counts = await _count_nulls(strip_fence(sql), outcome, guard, engine)
         outcome.fixes = [_add_nulls(fix, counts) for fix in outcome.fixes]
     return outcome
 
@@ -285,15 +281,11 @@ class _Search:
             return None
         self._seen.add(sql)
         later: list[tuple[str, CopilotError, Sequence[Fix]]] = []
-        for candidate in repair_sql(sql, error, self._context):
-            text = to_sql(candidate.tree)
-            if len(self._seen) >= _MOST_EXPLAINS or monotonic() > self._end:
+        candidates = self._list_new(sql, error)
+        while (found := await read_sql(partial(next, candidates, None))) is not None:
+            candidate, text = found
+            if len(self._seen) > _MOST_EXPLAINS or monotonic() > self._end:
                 return None
-            if text in self._seen:
-                continue
-            if not _keeps_texts(sql, candidate):
-                continue
-            self._seen.add(text)
             failure = await self._bind(text)
             if isinstance(failure, CopilotError) and not is_repairable(failure):
                 continue
@@ -308,10 +300,24 @@ class _Search:
                 return found
         return None
 
+    def _list_new(self, sql: str, error: CopilotError) -> Iterator[tuple[Candidate, str]]:
+        """Yield the candidates that have not been tried, and their SQL."""
+        tree = parse(sql)
+        texts = Counter[str]() if tree is None else list_texts(tree)
+        for candidate in repair_sql(sql, error, self._context):
+            text = to_sql(candidate.tree)
+            self._context.budget.spend(len(text))  # to guard it takes as long
+            if text in self._seen:
+                continue
+            may_change = candidate.fix.kind in ("function", "syntax")  # such as a format
+            if may_change or not texts - list_texts(candidate.tree):
+                self._seen.add(text)
+                yield candidate, text
+
     async def _bind(self, sql: str) -> CopilotError | None:
         """Return the error of binding SQL, or `None` if it can run."""
         try:
-            await self._engine.explain(self._guard(sql))
+            await self._engine.explain(await read_sql(partial(self._guard, sql)))
         except CopilotError as error:
             return error
         return None
@@ -321,7 +327,7 @@ class _Search:
         if candidate.probe is None:
             return True
         try:
-            query = self._guard(to_sql(candidate.probe))
+            query = await read_sql(partial(self._guard, to_sql(candidate.probe)))
             table = await self._engine.run(query, limit=1, timeout=_PROBE_SECONDS)
         except CopilotError:
             return False
@@ -335,35 +341,34 @@ def _is_syntax(error: CopilotError) -> bool:
     return error.kind == "syntax"
 
 
-def _refuse_loss(sql: str) -> None:
-    """Raise `QueryFailed` if the translation to DuckDB would drop an argument."""
+def _guard(sql: str, guard: Callable[[str], Query]) -> Query:
+    """Guard SQL; raise `QueryFailed` if the translation to DuckDB would drop an argument."""
     tree = parse(sql)
     if tree is not None and to_duckdb(tree) is None:
         raise QueryFailed("DuckDB has no such form of a function.", kind="function_not_found")
-
-
-def _keeps_texts(sql: str, candidate: Candidate) -> bool:
-    """Return `True` if a candidate has all texts of the SQL; formats may be translated."""
-    tree = parse(sql)
-    if tree is None or candidate.fix.kind in ("function", "syntax"):
-        return True
-    return not list_texts(tree) - list_texts(candidate.tree)
+    return guard(sql)
 
 
 async def _count_nulls(
-    before: exp.Expr | None,
-    sql: str,
+    before: str,
+    outcome: RepairOutcome,
     guard: Callable[[str], Any],
     engine: QueryEngine[Any],
 ) -> Mapping[str, int]:
     """Return the number of values that each TRY_CAST of a repair turned into NULL."""
-    after = parse(sql)
+
+    def list_queries() -> Sequence[tuple[str, str]]:
+        trees = parse(before), parse(outcome.sql)
+        if trees[0] is None or trees[1] is None:
+            return ()
+        found = build_null_counts(trees[0], trees[1], {fix.after for fix in outcome.fixes})
+        return [(text, to_sql(query)) for text, query in found]
+
     counts: dict[str, int] = {}
-    if before is None or after is None:
-        return counts
-    for text, query in build_null_counts(before, after):
+    for text, query in await read_sql(list_queries):
         try:
-            table = await engine.run(guard(to_sql(query)), limit=1, timeout=_PROBE_SECONDS)
+            guarded = await read_sql(partial(guard, query))
+            table = await engine.run(guarded, limit=1, timeout=_PROBE_SECONDS)
         except CopilotError:
             continue
         if table.rows:

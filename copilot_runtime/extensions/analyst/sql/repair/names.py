@@ -42,6 +42,7 @@ def repair_column(
         yield from propose_literal(tree, column, context)
     for column in columns:
         names = _list_names(column, failure.candidates, context)
+        context.budget.spend(len(names))
         found = find_name(column.name, names, context.synonyms)
         if found is None:
             continue
@@ -50,6 +51,7 @@ def repair_column(
             tree,
             lambda node, wrong=wrong: isinstance(node, exp.Column) and to_sql(node) in wrong,
             lambda node, name=found.name: _rename(node, name),
+            context,
         )
         if repaired is not None:
             fix = build_fix("column", column.name, found.name, found.how)
@@ -79,6 +81,7 @@ def repair_qualifier(
             for alias, source in sources.items()
             if any(it.name.casefold() == column.name.casefold() for it in source.columns)
         ]
+        context.budget.spend(len(sources))
         close = find_name(wrong, sources)
         alias = names.get(wrong) or (close.name if close else None)
         alias = alias or (having[0] if len(sources) == len(having) == 1 else None)
@@ -88,6 +91,7 @@ def repair_qualifier(
             tree,
             lambda node: isinstance(node, exp.Column) and node.table.casefold() == wrong,
             lambda node, alias=alias: _qualify(node, alias),
+            context,
         )
         if repaired is not None:
             yield Candidate(tree=repaired, fix=build_fix("table", match[1], alias, "alias"))
@@ -119,6 +123,7 @@ def repair_ambiguous(
             tree,
             lambda node: isinstance(node, exp.Column) and _is_bare(node, name),
             lambda node, alias=owners[0]: _qualify(node, alias),
+            context,
         )
         if repaired is not None:
             after = f"{owners[0]}.{column.name}"
@@ -167,17 +172,24 @@ def propose_literal(
     tree: exp.Expr, column: exp.Column, context: RepairContext
 ) -> Iterator[Candidate]:
     """Yield the tree with a name as a text, if the compared column has that value."""
+    literal, written = exp.Literal.string(column.name), to_sql(column)
+    fix = build_fix("literal", column.name, to_sql(literal))
+    for probe in _list_probes(column, context):
+        repaired = edit(
+            tree,
+            lambda node: isinstance(node, exp.Column) and to_sql(node) == written,
+            lambda _: literal.copy(),
+            context,
+        )
+        if repaired is not None:
+            yield Candidate(tree=repaired, fix=fix, probe=probe)
+
+
+def _list_probes(column: exp.Column, context: RepairContext) -> Iterator[exp.Expr | None]:
+    """Yield a query, or `None` if none is necessary, for each way in which a name may be a text."""
     text = column.name
-    fix = build_fix("literal", text, to_sql(exp.Literal.string(text)))
-    repaired = edit(
-        tree,
-        lambda node: isinstance(node, exp.Column) and to_sql(node) == to_sql(column),
-        lambda _: exp.Literal.string(text),
-    )
-    if repaired is None:
-        return
     if column.this.quoted and _is_pattern(column):
-        yield Candidate(tree=repaired, fix=fix)
+        yield None
         return
     comparison = column.find_ancestor(*_COMPARISONS, exp.Select)
     if comparison is None or isinstance(comparison, exp.Select):
@@ -189,15 +201,14 @@ def propose_literal(
         _, place, kind = source
         if kind.startswith(_TIME_TYPES):
             if _is_time(text):
-                yield Candidate(tree=repaired, fix=fix)
+                yield None
         elif place.table is not None:
             condition = exp.EQ(
                 this=exp.column(other.this.copy()),
                 expression=exp.Literal.string(text),
             )
             table = exp.to_table(place.table)
-            probe = exp.select("1").from_(table).where(condition).limit(1)
-            yield Candidate(tree=repaired, fix=fix, probe=probe)
+            yield exp.select("1").from_(table).where(condition).limit(1)
 
 
 def _is_pattern(column: exp.Column) -> bool:
@@ -234,6 +245,7 @@ def repair_table(tree: exp.Expr, name: str | None, context: RepairContext) -> It
             continue
         if last and last.casefold() != table.name.casefold():
             continue
+        context.budget.spend(len(context.tables) + len(aliases))
         is_there = context.find_table(table.name) is not None
         found = (
             Match(context.find_table(table.name) or "", "other schema")
@@ -251,6 +263,7 @@ def repair_table(tree: exp.Expr, name: str | None, context: RepairContext) -> It
                 isinstance(node, exp.Table | exp.Column) and _names(node, table)
             ),
             lambda node, name=found.name: _rename_table(node, name),
+            context,
         )
         if repaired is not None:
             fix = build_fix("table", before, found.name, found.how)
@@ -278,15 +291,16 @@ def _rename_table(node: exp.Expr, name: str) -> exp.Expr:
     return copy
 
 
-def repair_grouping(tree: exp.Expr) -> Iterator[Candidate]:
+def repair_grouping(tree: exp.Expr, context: RepairContext) -> Iterator[Candidate]:
     """Yield the tree with `GROUP BY ALL` in SELECTs that mix aggregates with columns."""
     places = [select for select in tree.find_all(exp.Select) if _lacks_group(select)]
     for place in places:
-        text = to_sql(place)
+        text = context.write(place)
         repaired = edit(
             tree,
-            lambda node, text=text: isinstance(node, exp.Select) and to_sql(node) == text,
+            lambda node, text=text: isinstance(node, exp.Select) and context.write(node) == text,
             _group,
+            context,
         )
         if repaired is not None:
             group = place.args.get("group")

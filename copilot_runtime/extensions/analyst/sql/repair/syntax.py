@@ -64,7 +64,8 @@ def repair_function(
         if not _keeps_arguments(call, value):
             continue
         texts.add(to_sql(value))
-        yield from _replace(tree, text, value, _NAMES.get(dialect, dialect.capitalize()))
+        how = _NAMES.get(dialect, dialect.capitalize())
+        yield from _replace(tree, text, value, how, context)
     yield from _replace_name(tree, call, context)
 
 
@@ -87,6 +88,21 @@ def repair_dialect(
         if tree is not None and _count_texts(sql) <= list_texts(tree).total():
             how = f"read it as {_NAMES.get(dialect, dialect.capitalize())}"
             yield Candidate(tree=tree, fix=build_fix("syntax", sql, to_sql(tree), how))
+
+
+def has_unknown_call(sql: str, context: RepairContext) -> bool:
+    """Return `True` if SQL calls a function that the engine lacks."""
+    names = {name.casefold() for name in _CALL.findall(sql)}
+    return bool(context.functions) and bool(names - context.functions - _KEYWORDS)
+
+
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+_KEYWORD_NAMES = (
+    "select from where and or not in exists over as by on using values case when then else filter "
+    "group order having join with union all any cast try_cast count coalesce if interval distinct "
+    "partition between like ilike is limit offset nullif extract within lateral"
+)
+_KEYWORDS = frozenset(_KEYWORD_NAMES.split())
 
 
 def _read_value(text: str, dialect: str) -> exp.Expr | None:
@@ -129,17 +145,20 @@ def _count_texts(sql: str) -> int:
 def _is_call(node: exp.Expr, name: str | None, context: RepairContext) -> bool:
     if not isinstance(node, exp.Func):
         return False
-    own = to_sql(node).partition("(")[0].strip().casefold() if name else ""
+    own = context.write(node).partition("(")[0].strip().casefold() if name else ""
     if name:
         return own == name.casefold() or node.name.casefold() == name.casefold()
     return isinstance(node, exp.Anonymous) and node.name.casefold() not in context.functions
 
 
-def _replace(tree: exp.Expr, text: str, value: exp.Expr, how: str) -> Iterator[Candidate]:
+def _replace(
+    tree: exp.Expr, text: str, value: exp.Expr, how: str, context: RepairContext
+) -> Iterator[Candidate]:
     repaired = edit(
         tree,
-        lambda node: isinstance(node, exp.Func) and to_sql(node) == text,
+        lambda node: isinstance(node, exp.Func) and context.write(node) == text,
         lambda _: value.copy(),
+        context,
     )
     if repaired is not None:
         before = text.partition("(")[0]
@@ -162,7 +181,7 @@ def _replace_name(tree: exp.Expr, call: exp.Expr, context: RepairContext) -> Ite
     arguments = ", ".join(to_sql(it) for it in call.expressions)
     value = parse(f"SELECT {meant.upper()}({arguments})")
     if isinstance(value, exp.Select):
-        yield from _replace(tree, to_sql(call), value.selects[0], "")
+        yield from _replace(tree, to_sql(call), value.selects[0], "", context)
 
 
 def _keeps_texts(sql: str, dialect: str, names: set[str] | None = None) -> bool:

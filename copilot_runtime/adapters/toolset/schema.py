@@ -45,17 +45,28 @@ class ToolSchema:
     """Sent name → own name of the parameters that are renamed."""
     changes: Sequence[str] = ()
     """The faults that were repaired, for the log."""
+    size: int = 0
+    """Bytes of the original as JSON."""
 
 
-def adapt_schema(schema: Any, rules: ToolRules) -> ToolSchema:
+SCHEMA_BYTES = 500_000
+"""Maximum size of the schemas of a request as JSON. To adapt them takes 0.1 s, and as tokens they
+fill the context window of most models."""
+
+
+def adapt_schema(schema: Any, rules: ToolRules, room: int = SCHEMA_BYTES) -> ToolSchema:
     """Return a schema by the rules of a provider.
 
-    Raises `UnusableSchema` if it is no object, or refers to something that it does not contain.
+    Raises `UnusableSchema` if it is no object, refers to something that it does not contain, or has
+    more bytes than there is room for.
     """
     if not isinstance(schema, Mapping):
         raise UnusableSchema(f"its schema is no object, but {type(schema).__name__}")
     try:
-        document: JsonObject = orjson.loads(encode_body(schema))
+        data = encode_body(schema)
+        if len(data) > room:
+            raise UnusableSchema(f"the schemas of all tools have more than {SCHEMA_BYTES:,} bytes")
+        document: JsonObject = orjson.loads(data)
         repaired = repair_schema(document)
         root = RootMerger(repaired)
         adapted = root.build()
@@ -79,7 +90,7 @@ def adapt_schema(schema: Any, rules: ToolRules) -> ToolSchema:
         *root.changes,
         *(f"the parameter {own!r}" for own in keys.values()),
     ]
-    return ToolSchema(adapted, notes, keys, changes)
+    return ToolSchema(adapted, notes, keys, changes, len(data))
 
 
 def _list_definitions(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:

@@ -16,7 +16,7 @@ from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import select_available
 from copilot_runtime.adapters.toolset.repair import UnusableSchema
 from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES, ToolRules
-from copilot_runtime.adapters.toolset.schema import ToolSchema, adapt_schema
+from copilot_runtime.adapters.toolset.schema import SCHEMA_BYTES, ToolSchema, adapt_schema
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import (
@@ -146,15 +146,17 @@ class Toolset:
         prepared: dict[str, Action] = {}
         keys: dict[str, Mapping[str, str]] = {}
         left_out: dict[str, str] = {}
+        room = SCHEMA_BYTES
         for name, action in offered.items():
             try:
-                schema = adapt_schema(action.parameters, self._rules)
+                schema = adapt_schema(action.parameters, self._rules, room)
             except UnusableSchema as reason:
                 left_out[name] = str(reason)
                 self._log.warn(
                     f"{_name(name, _origin(action))} is not offered to {self._provider}: {reason}."
                 )
                 continue
+            room -= schema.size
             prepared[name] = _build(action, schema, self._rules)
             if schema.keys:
                 keys[name] = schema.keys

@@ -290,6 +290,8 @@ def _build_body(result: ExecutionResult) -> tuple[Mapping[str, Any], int]:
 
 
 _PARAMETERS = {"query", "operationName", "variables", "extensions"}
+_FORM_BYTES = 1024 * 1024
+"""Maximum size of an URL-encoded form. Decoding takes 30 times as long as for JSON."""
 
 
 class GraphQLRequest(NamedTuple):
@@ -326,6 +328,9 @@ async def _read_post(request: Request) -> GraphQLRequest:
         case "application/graphql":
             return GraphQLRequest(body.decode("utf-8", "replace"), None, {}, 0)
         case "application/x-www-form-urlencoded":
+            if len(body) > _FORM_BYTES:
+                message = f"A form has at most {_FORM_BYTES:,} bytes; send application/json."
+                raise BadRequest(message, 413, "LIMIT_EXCEEDED")
             return _from_text(request, body.decode("utf-8", "replace"))
         case _:
             raise BadRequest(

@@ -51,6 +51,8 @@ M = TypeVar("M", bound=BaseModel)
 
 _MAX_SCHEMA = 64 * 1024
 _ASIDE = "copilot_runtime/result"
+_ITEMS = 2_000
+"""Number of items that are read of a result: each takes 30 µs."""
 _CALL = "tools/call"
 
 
@@ -142,7 +144,8 @@ def read_result(method: str, result: JsonObject, report: Report) -> Result:
         raise RuntimeError(f"The result of {method} has no {kind.items}.")
     fills_gaps = method == _CALL and "structuredContent" not in fields
     fields[kind.items] = parsed = list[Any]()
-    for number, item in enumerate(items if isinstance(items, list) else [items], 1):
+    items = items if isinstance(items, list) else [items]
+    for number, item in enumerate(items[:_ITEMS], 1):
         try:
             parsed += kind.read(item, number, report)
         except _Malformed as error:
@@ -150,6 +153,11 @@ def read_result(method: str, result: JsonObject, report: Report) -> Result:
             if fills_gaps:
                 text = f"[Here {error.what} was left out: {error.reason}]"
                 parsed.append(TextContent(type="text", text=text))
+    if len(items) > _ITEMS:
+        excess = f"of its {len(items):,} {kind.items}, the first {_ITEMS:,} are read"
+        report(excess, True)
+        if fills_gaps:
+            parsed.append(TextContent(type="text", text=f"[Incomplete: {excess}]"))
     return _parse(kind.result, fields, f"the result of {method}", report)
 
 

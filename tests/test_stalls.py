@@ -1,0 +1,69 @@
+"""The largest inputs of each kind do not stop the event loop: `plugin/stalls.py` fails them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import CopilotRuntime
+from copilot_runtime.adapters.openai import OpenAIAdapter
+from copilot_runtime.adapters.scripted import call, say
+from copilot_runtime.api.events import ActionExecutionResult
+from copilot_runtime.testing.connection import connect
+from tests.extensions.analyst.analysts import ask, build_analyst, run_agent
+
+pytestmark = pytest.mark.anyio
+
+MEGABYTE = 1024 * 1024
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+LATENCIES = ", ".join(["latency"] * 2_200)
+STATEMENTS = {
+    "misspelt": "SELECT {} FROM orders".format(", ".join(["amuont"] * 2_200)),
+    "types": f"SELECT 1 FROM orders WHERE amount IN ({LATENCIES})",
+    "functions": "SELECT {} FROM orders".format(", ".join(["abs(amount)"] * 1_500)),
+    "pivots": "SELECT * FROM orders" + " PIVOT(sum(amount) FOR city IN ('a'))" * 500,
+}
+
+
+@pytest.mark.parametrize("sql", STATEMENTS.values(), ids=STATEMENTS)
+async def test_the_longest_sql_is_read_and_repaired_beside_the_loop(
+    tmp_path: Path, sql: str
+) -> None:
+    analyst = build_analyst(tmp_path)
+
+    events = await run_agent(analyst, ask("How?"), call("run_sql", {"sql": sql}), say("So."))
+
+    assert any(isinstance(event, ActionExecutionResult) for event in events)
+    await analyst.aclose()
+
+
+def build_run(tools: int) -> bytes:
+    text = {"type": "string", "description": "A text."}
+    schema = {"type": "object", "properties": {f"p{at}": text for at in range(200)}}
+    run: dict[str, Any] = {"threadId": "t", "runId": "r", "state": {}, "context": []}
+    run |= {"messages": [{"id": "1", "role": "user", "content": "Hi."}], "forwardedProps": {}}
+    names = [f"tool{at}" for at in range(tools)]
+    run["tools"] = [{"name": one, "description": "", "parameters": schema} for one in names]
+    return json.dumps(run).encode()
+
+
+RUN = "/graphql/agent/default/run"
+REQUESTS = {
+    "form": ("/graphql", FORM, b"query=" + b"%41" * (5 * MEGABYTE), 413),
+    "halves": (RUN, JSON, b'"' + rb"\ud83d x" * (2 * MEGABYTE - 8) + b'"', 400),
+    "schemas": (RUN, JSON, build_run(380), 200),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+async def test_the_largest_requests_do_not_stop_the_loop(
+    request_: tuple[str, str, bytes, int],
+) -> None:
+    path, content_type, body, status = request_
+    model = OpenAIAdapter(model="m", api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0)
+    async with connect(CopilotRuntime(model).app(), 60) as app:
+        response = await app.request("POST", path, body, {"content-type": content_type})
+
+    assert response.status == status, response.body[:200]

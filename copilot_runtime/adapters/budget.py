@@ -1,32 +1,100 @@
-"""An adapter that limits the tokens or dollars of each user."""
+"""Keeps requests to models within budgets, and an adapter with a budget for each user.
+
+Providers send their counts with the last event of a response. For a request that ends earlier, its
+tokens are estimated: about one for each `CHARACTERS_PER_TOKEN` characters that were sent or
+streamed.
+"""
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
+from typing import NamedTuple
 
-from copilot_runtime.adapters.chat_span import estimate_usage, has_counts, measure_event
-from copilot_runtime.adapters.context_window import WrapperAdapter
-from copilot_runtime.adapters.pricing import find_price
+from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
+from copilot_runtime.adapters.context_window import (
+    WindowedAdapter,
+    WrapperAdapter,
+    count_characters,
+    find_profile,
+)
+from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
+from copilot_runtime.adapters.media.results import split_result
+from copilot_runtime.adapters.pricing import are_prices_loaded, load_prices, price_usage
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.api.adapter import Adapter, ChatRequest, SupportsStream
 from copilot_runtime.api.argument_checks import complete
-from copilot_runtime.api.events import Events, Usage
-from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, RateLimited
+from copilot_runtime.api.budget import Budget, Cost, Limit
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Event,
+    Events,
+    ReasoningContent,
+    TextMessageContent,
+    Usage,
+)
+from copilot_runtime.api.messages import (
+    ImageMessage,
+    MediaPart,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+from copilot_runtime.base.concurrency import has_running_loop
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    MissingPackage,
+    RateLimited,
+)
 
 logger = logging.getLogger(__name__)
 
+_OUTPUT_TOKENS = 1024
+"""The output tokens to expect from a request without `max_tokens`."""
 
-@dataclass(slots=True)
-class _Spent:
-    """The usage of one user since `began`, in seconds since 1970."""
+
+def stream_within(budget: Budget | None, adapter: Adapter, request: ChatRequest) -> Events:
+    """Yield the events of a model's response, whose cost is counted in a budget.
+
+    Raises the error of a limit that is reached, and those of the adapter.
+    """
+    if budget is None:
+        return adapter.stream(request)
+    return _stream_within(budget, adapter, request)
+
+
+async def settle_usage(budget: Budget, events: Events) -> Events:
+    """Yield an agent's events; count the usage of models that it calls without our adapters.
+
+    Such an agent is limited where it goes on with the result of a call: raises the error of a
+    limit that is reached.
+    """
+    budget.watch()
+    is_foreign = False
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Usage) and not budget.forget(event):
+                is_foreign = True
+                await budget.settle(await _price(budget, [event]))
+            yield event
+            if is_foreign and isinstance(event, ActionExecutionResult):
+                await budget.check()
+
+
+class _Period(NamedTuple):
+    """The budget of one user since `began`, in seconds since 1970."""
 
     began: float
-    tokens: int = 0
-    dollars: Decimal = Decimal(0)
+    budget: Budget
 
 
 class BudgetedAdapter(WrapperAdapter):
@@ -70,65 +138,139 @@ class BudgetedAdapter(WrapperAdapter):
         self.dollars = None if dollars is None else Decimal(str(dollars))
         self.period = period.total_seconds()
         self._clock = clock
-        self._users: dict[str | None, _Spent] = {}
+        self._users: dict[str | None, _Period] = {}
         self._swept = clock()
         self._unpriced: set[str] = set()
 
-    async def stream(self, request: ChatRequest) -> Events:
+    def stream(self, request: ChatRequest) -> Events:
         """Yield the adapter's events. Raises `RateLimited` if the budget is spent."""
-        spent = self._spent(request.user)
-        self._refuse(spent)
-        characters, is_counted, is_left = 0, False, True
-        try:
-            async with aclosing(self.adapter.stream(request)) as events:
-                async for event in events:
-                    if isinstance(event, Usage) and has_counts(event):
-                        is_counted = True
-                        await self._count(event, spent)
-                    else:
-                        characters += measure_event(event)
-                    yield event
-            is_left = False
-        except Exception:
-            is_left = False
-            raise
-        finally:
-            if not is_counted and (characters or is_left):
-                await self._count(estimate_usage(self.adapter, request, characters), spent)
+        return stream_within(self._find_budget(request.user), self.adapter, request)
 
-    def _spent(self, user: str | None) -> _Spent:
+    def _find_budget(self, user: str | None) -> Budget:
         now = self._clock()
         if now - self._swept >= self.period:
             self._swept = now
-            self._users = {u: s for u, s in self._users.items() if now - s.began < self.period}
-        spent = self._users.get(user)
-        if spent is None or now - spent.began >= self.period:
-            spent = self._users[user] = _Spent(now)
-        return spent
+            self._users = {u: p for u, p in self._users.items() if now - p.began < self.period}
+        period = self._users.get(user)
+        if period is None or now - period.began >= self.period:
+            period = self._users[user] = _Period(now, self._build_budget(now))
+        return period.budget
 
-    def _refuse(self, spent: _Spent) -> None:
-        """Raise if the budget is spent."""
-        if self.tokens is not None and spent.tokens >= self.tokens:
-            budget = f"{self.tokens:,} tokens"
-        elif self.dollars is not None and spent.dollars >= self.dollars:
-            budget = f"{self.dollars} US dollars"
-        else:
-            return
-        free = spent.began + self.period
-        when = datetime.fromtimestamp(free, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        raise RateLimited(
-            f"You have used up your {budget}. You can ask again from {when}.",
-            retry_after=max(free - self._clock(), 0.0),
-            kind="BudgetSpent",
-        )
+    def _build_budget(self, began: float) -> Budget:
+        def refuse(amount: str) -> RateLimited:
+            free = began + self.period
+            when = datetime.fromtimestamp(free, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            return RateLimited(
+                f"You have used up your {amount}. You can ask again from {when}.",
+                retry_after=max(free - self._clock(), 0.0),
+                kind="BudgetSpent",
+            )
 
-    async def _count(self, usage: Usage, spent: _Spent) -> None:
-        spent.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        if self.dollars is None:
+        limits: list[Limit] = []
+        if self.tokens is not None:
+            limits.append(Limit("tokens", self.tokens, lambda _: refuse(f"{self.tokens:,} tokens")))
+        if self.dollars is not None:
+            most, text = float(self.dollars), f"{self.dollars} US dollars"
+            limits.append(Limit("dollars", most, lambda _: refuse(text)))
+        return Budget(limits, record=self._warn_of_price)
+
+    async def _warn_of_price(self, cost: Cost) -> None:
+        if self.dollars is None or not cost.unpriced or cost.unpriced in self._unpriced:
             return
-        price = await find_price(usage)
-        if price is not None:
-            spent.dollars += price
-        elif usage.model not in self._unpriced and len(self._unpriced) < 100:
-            self._unpriced.add(usage.model)
-            logger.warning("No price is known for %r: it is not budgeted.", usage.model)
+        if len(self._unpriced) < 100:
+            self._unpriced.add(cost.unpriced)
+            logger.warning("No price is known for %r: it is not budgeted.", cost.unpriced)
+
+
+async def _stream_within(budget: Budget, adapter: Adapter, request: ChatRequest) -> Events:
+    expected = Usage(model="")
+    if budget.records or budget.counts("tokens", "dollars"):
+        expected = _estimate_usage(adapter, request)
+    if request.budget is None:
+        request = copy_with(request, budget=budget)
+    reserved = await budget.reserve(await _price(budget, [expected]))
+    usages: list[Usage] = []
+    characters, is_left = 0, True
+    try:
+        async with aclosing(adapter.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Usage):
+                    budget.remember(event)
+                    if _has_counts(event):
+                        usages.append(event)
+                else:
+                    characters += _measure_event(event)
+                yield event
+        is_left = False
+    except Exception:
+        is_left = False
+        raise
+    finally:
+        # without output, a request that failed has used nothing, and one that was left its input
+        if not usages and (characters or is_left):
+            output = -(-characters // CHARACTERS_PER_TOKEN)
+            usages.append(replace(expected, output_tokens=output))
+        if has_running_loop():  # else an abandoned run is garbage-collected
+            await budget.settle(await _price(budget, usages), reserved)
+
+
+async def _price(budget: Budget, usages: Sequence[Usage]) -> Cost:
+    """Return the cost of a request; its dollars if they are limited or recorded."""
+    tokens, dollars, unpriced = 0, 0.0, ""
+    counts_dollars = budget.counts("dollars")
+    if counts_dollars and not are_prices_loaded() and find_spec("genai_prices"):
+        await load_prices()
+    for usage in usages:
+        tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        if (counts_dollars or budget.records) and _has_counts(usage):
+            price = price_usage(usage)
+            dollars += price or 0.0
+            unpriced = usage.model if price is None else unpriced
+    return Cost(tokens, dollars, unpriced=unpriced)
+
+
+def _estimate_usage(adapter: Adapter, request: ChatRequest) -> Usage:
+    """Return the usage to expect from a request."""
+    if isinstance(adapter, WindowedAdapter):
+        with suppress(CopilotError):
+            request = adapter.window.fit(request)
+    endpoint = adapter.endpoint(request)
+    sent = sum(map(_measure_message, request.messages))
+    if request.actions:
+        sent += len(encode_body(select_tools(request.actions)))
+    most = find_profile(endpoint.model).context_tokens  # longer input was truncated or refused
+    return Usage(
+        model=endpoint.model,
+        provider=endpoint.provider,
+        input_tokens=min(sent // CHARACTERS_PER_TOKEN, most),
+        output_tokens=request.parameters.max_tokens or _OUTPUT_TOKENS,
+    )
+
+
+def _has_counts(usage: Usage) -> bool:
+    """Return whether a usage has token counts: some providers send the stop reason only."""
+    return usage.input_tokens is not None or usage.output_tokens is not None
+
+
+def _measure_event(event: Event) -> int:
+    """Return the number of characters in an event that the model has generated."""
+    match event:
+        case TextMessageContent(content=text) | ReasoningContent(content=text):
+            return len(text)
+        case ActionExecutionArgs(delta=text) | ActionExecutionStart(name=text):
+            return len(text)
+        case _:
+            return 0
+
+
+def _measure_message(message: Message) -> int:
+    """Return the number of characters of a message, with an equivalent for its media."""
+    if isinstance(message, ResultMessage):
+        message = split_result(message)
+    tokens = 0
+    if isinstance(message, ImageMessage):
+        tokens = IMAGE_TOKENS
+    elif isinstance(message, TextMessage | ResultMessage) and message.parts:
+        media = (part for part in message.parts if isinstance(part, MediaPart))
+        tokens = sum(map(estimate_tokens, media))
+    return count_characters(message) + tokens * CHARACTERS_PER_TOKEN

@@ -122,6 +122,8 @@ class FallbackAdapter(Adapter):
                 if pending is None or adapter is adapters[-1] or not self._passes(error, request):
                     raise
                 redact_error(error, request.instructions)
+                if request.budget is not None:
+                    await request.budget.repeat_request()
                 request.span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
                 logger.warning("%s; asking the next: %s", _describe(adapter), error)
                 continue

@@ -155,6 +155,7 @@ class HTTPAdapter(Adapter, ABC):
             partial(self._prepare_request, request),
             first_token_timeout=self.first_token_timeout,
             span=request.span,
+            budget=request.budget,
             health=self._health,
             leave_out=partial(self._leave_out_media, request),
         )

@@ -7,11 +7,13 @@ newer prices, call `genai_prices.UpdatePrices` before the start.
 
 import asyncio
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -142,6 +144,26 @@ async def find_price(usage: Usage) -> Decimal | None:
     if not are_prices_loaded():
         await load_prices()
     return find_model_facts(usage.provider, usage.model).price(usage)
+
+
+def price_usage(usage: Usage, provider: str = "") -> float | None:
+    """Return the cost of a response in US dollars; `None` without a price, or before loading.
+
+    `provider` is the provider's name as in `ADAPTERS`; by default, that of the usage.
+    """
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    if not are_prices_loaded():
+        _begin_loading()
+        return None
+    price = find_model_facts(provider or usage.provider, usage.model).price(usage)
+    return None if price is None else float(price)
+
+
+@cache
+def _begin_loading() -> None:
+    if find_spec("genai_prices") is not None:
+        threading.Thread(target=load_prices_now, name="prices", daemon=True).start()
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request

@@ -24,6 +24,7 @@ from copilot_runtime.adapters.errors import (
 from copilot_runtime.adapters.first_token import FirstTokenLimit
 from copilot_runtime.adapters.invalid_answers import CONTENT
 from copilot_runtime.adapters.json_reader import JSONReader
+from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.base.errors import CopilotError, InvalidAnswer, NetworkError, RateLimited
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
@@ -102,6 +103,7 @@ async def stream_response(
     *,
     first_token_timeout: float | None,
     span: Span,
+    budget: Budget | None,
     health: ProviderHealth,
     leave_out: Callable[[CopilotError], bool],
 ) -> Events:
@@ -111,8 +113,9 @@ async def stream_response(
     as long as no event has been yielded; after an `InvalidAnswer`, once. `first_token_timeout`
     limits the seconds until the first event, retries included.
     The `span` of the request gets the parameters, the attributes of the response and an event per
-    retry; `health` gets the outcome. A request that was refused is prepared and sent again if
-    `leave_out` returns `True` for the error: the next one is without the files of that error.
+    retry, which the `budget` counts; `health` gets the outcome. A request that was refused is
+    prepared and sent again if `leave_out` returns `True` for the error: the next one is without the
+    files of that error.
     Raises the error of the response's status or body, `RunStalled` at a timeout, `NetworkError`
     for a response that ended too early, and `InvalidAnswer` for one without content.
     """
@@ -169,6 +172,8 @@ async def stream_response(
                 wait = _find_wait(error, attempt, request.max_retries)
                 if wait is None or waited + wait > MAX_WAIT or limit.has_event:
                     raise error
+                if budget is not None:
+                    await budget.repeat_request()
                 span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
                 await limit.within_deadline(asyncio.sleep(wait))
                 waited += wait
@@ -176,6 +181,8 @@ async def stream_response(
             health.record_failure(error)
             if limit.has_event or not leave_out(error):
                 raise
+            if budget is not None:
+                await budget.repeat_request()
             span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
         finally:
             if span.is_recording and reader is not None:

@@ -202,14 +202,14 @@ class AguiAgent(Agent):
             reply.status,
             f"The agent at {self._origin} responded with HTTP {reply.status}: {reason} "
             "Are its URL and headers right?",
-            redact(read_error_message(body), self._headers.values(), _MAX_REASON),
+            redact(read_error_message(body), _MAX_REASON),
         )
 
     def _read_error(self, agent: str, sent: Any) -> CopilotError | None:
         """Return the error that an agent has sent in place of its events, or behind them."""
         if (error := find_error(sent)) is None:
             return None
-        reason = redact(shorten(read_sentence(error)), self._headers.values(), _MAX_REASON)
+        reason = redact(shorten(read_sentence(error)), _MAX_REASON)
         found, status = classify(None, read_codes(error), reason)
         kind = AgentFailed if status == DEFAULT_STATUS else found.error
         return kind(f"The agent {agent!r} failed: {reason}", hint=f"The agent is {self._origin}.")

@@ -5,7 +5,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.actions.sources import select_actions
-from copilot_runtime.adapters.chat_span import count_estimate, end_chat, start_chat
+from copilot_runtime.adapters.budget import stream_within
+from copilot_runtime.adapters.chat_span import end_chat, start_chat
 from copilot_runtime.adapters.context_window import WindowedAdapter
 from copilot_runtime.adapters.errors import redact_error
 from copilot_runtime.adapters.parameters import (
@@ -165,9 +166,9 @@ class DirectAgent(Agent):
             request = await self._build_request(turn.run, server, reading=reading)
         if turn.run.span.is_recording:
             request = start_chat(self.adapter, request, turn.run.span)
-        is_left = True
         try:
-            async with aclosing(self.adapter.stream(request)) as events:
+            stream = stream_within(turn.run.budget, self.adapter, request)
+            async with aclosing(stream) as events:
                 async for event in events:
                     if turn.calls:
                         while (ready := turn.pop_ready()) is not None:
@@ -175,7 +176,6 @@ class DirectAgent(Agent):
                                 yield result
                     if turn.feed(event):
                         yield event
-            is_left = False
             turn.refuse_open_calls()
             if request.span.is_recording:
                 _end_span(request, turn)
@@ -185,7 +185,6 @@ class DirectAgent(Agent):
                         yield event
                 turn.check_refusals(request.messages)
         except Exception as error:
-            is_left = False
             if isinstance(error, CopilotError):
                 redact_error(error, request.instructions)
             _end_span(request, turn, error)
@@ -194,7 +193,6 @@ class DirectAgent(Agent):
             turn.cancel()
             if not request.span.is_ended:  # the reader closed the stream
                 _end_span(request, turn, is_complete=False)
-            count_estimate(self.adapter, request, turn.events, turn.usage, is_left=is_left)
 
     async def _build_request(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from copilot_runtime.api.action import Action
+from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.retrieval import Passage
@@ -42,6 +43,9 @@ class ChatRequest:
     """The passages retrieved for the question; the first message also has them, as text."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
     """The span of the request, to which an adapter may add attributes."""
+    budget: Budget | None = field(default=None, repr=False, compare=False)
+    """The budget that counts the request; an adapter that sends it again calls
+    `repeat_request`."""
 
 
 class ModelEndpoint(NamedTuple):

@@ -9,7 +9,8 @@ from uuid import UUID, uuid5
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.agent import DEFAULT_AGENT
-from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.api.budget import Budget
+from copilot_runtime.api.events import Event
 from copilot_runtime.api.identity import Caller, Identity, get_current_identity
 from copilot_runtime.api.messages import Message
 from copilot_runtime.telemetry.context import SpanContext
@@ -227,6 +228,8 @@ class RunInput:
     """The parent span of the client, from its header `traceparent`."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
     """The span of the agent that answers; set at launch."""
+    budget: Budget | None = field(default=None, repr=False, compare=False)
+    """The limits of the run with all its parts; None without limits. Set at launch."""
 
     def __post_init__(self) -> None:
         if not self.log_id:
@@ -296,13 +299,16 @@ class RunSlot:
     wait_for_storage: WaitForStorage | None = None
     """Called before each side effect: waits until the events so far are durable, as
     `Bus.wait_for_storage` does, or until this server is confirmed to execute the plan."""
-    count_usage: Callable[[Usage], None] | None = None
-    """Records token usage that no event reports, such as the estimate for a stopped request; None
-    if usage is not recorded."""
 
 
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
 """The run of the current task, inherited by its child tasks."""
+
+
+def find_budget() -> Budget | None:
+    """Return the budget of the current run, or None if there is none."""
+    slot = CURRENT_RUN.get(None)
+    return slot.run.budget if slot is not None and slot.run is not None else None
 
 
 async def wait_for_storage() -> None:

@@ -4,8 +4,7 @@ import logging
 from asyncio import CancelledError, iscoroutine
 from collections.abc import Callable, Sequence
 
-from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted, Usage
-from copilot_runtime.base.outages import log_failures
+from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.runtime.run import Run
 
 logger = logging.getLogger(__name__)
@@ -17,20 +16,14 @@ class RunObserver:
     Events in between are not observed here; use a `Stage` for them.
     """
 
-    counts_usage: bool = False
-    """`True` if `count_usage` is to be called, for which the run's log is read again."""
-
     async def admit(self, run: Run) -> None:
-        """Raise a `CopilotError` to refuse a run before it is prepared."""
+        """Raise a `CopilotError` to refuse a run before it is prepared, or bound its `request`."""
 
     def on_refusal(self, run: Run, error: BaseException) -> None:
         """Called when a run has failed before its log existed. Must not block."""
 
     def on_start(self, run: Run, event: RunStarted) -> None:
         """Called when the first event of a run is in its log. Must not block."""
-
-    async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
-        """Called with the model usage of a run that has ended, before the hooks of the program."""
 
     def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         """Called when a run has ended. Must not block.
@@ -45,7 +38,6 @@ class RunObservers:
     def __init__(self, observers: Sequence[RunObserver] = ()) -> None:
         base = RunObserver  # a method that an observer does not override is never called
         self._gates = [one for one in observers if type(one).admit is not base.admit]
-        self._meters = [one for one in observers if one.counts_usage]
         self._refused = [
             one.on_refusal for one in observers if type(one).on_refusal is not base.on_refusal
         ]
@@ -53,11 +45,6 @@ class RunObservers:
             one.on_start for one in observers if type(one).on_start is not base.on_start
         ]
         self._ended = [one.on_end for one in observers if type(one).on_end is not base.on_end]
-
-    @property
-    def counts_usage(self) -> bool:
-        """`True` if an observer counts model usage."""
-        return bool(self._meters)
 
     async def admit(self, run: Run) -> None:
         """Raise the first refusal of a run. Any other error of an observer refuses it, too."""
@@ -71,11 +58,6 @@ class RunObservers:
     def on_start(self, run: Run, event: RunStarted) -> None:
         for method in self._started:
             _call(method, run, event)
-
-    async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
-        for meter in self._meters:
-            with log_failures(logger, _FAILED, type(meter).__qualname__):
-                await meter.count_usage(run, usages)
 
     def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         for method in self._ended:

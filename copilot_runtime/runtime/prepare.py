@@ -169,6 +169,7 @@ class RunPreparer:
             persist=request.persist,
             parent=request.parent,
             span=request.span,
+            budget=request.budget,
         )
 
     async def _find_agents(self, request: RunInput) -> Mapping[str, Agent]:

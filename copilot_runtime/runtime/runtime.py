@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
+from copilot_runtime.adapters.budget import settle_usage
 from copilot_runtime.adapters.message_content import render_answer, render_question
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, Agents, Middleware, StageFunction, SupportsRun
@@ -23,7 +24,6 @@ from copilot_runtime.api.events import (
     RunFailed,
     RunFinished,
     RunStarted,
-    Usage,
 )
 from copilot_runtime.api.hooks import Hooks, call, call_quietly, trace_early_calls
 from copilot_runtime.api.identity import Caller
@@ -508,6 +508,8 @@ class Runtime:
 
     def _events(self, run: RunInput, agent: Agent) -> Events:
         events = agent.run(run)
+        if run.budget is not None:
+            events = settle_usage(run.budget, events)
         for stage in self.stages:
             events = stage(events, run)
         return events
@@ -530,13 +532,8 @@ class Runtime:
                 del self._runs[run.log_id]
             run.finish("ended")
         # at once: the log is deleted if its reader has disconnected
-        counts_usage = self._observers.counts_usage
-        events = await _read_log(run) if counts_usage or run.span.keeps_content else ()
-        if counts_usage:
-            usages = [event for event in events if isinstance(event, Usage)]
-            await self._observers.count_usage(run, usages)
         if run.span.keeps_content:
-            answer = fold_messages(events)
+            answer = fold_messages(await _read_log(run))
             reason = "stop" if isinstance(last, RunFinished) else None
             run.span.set_content({semconv.OUTPUT_MESSAGES: render_answer(answer, reason) or None})
         await self._call_end_hook(run, last, error)

@@ -9,7 +9,7 @@ from playwright.async_api import Browser, expect
 
 from copilot_runtime import CopilotRuntime, Events, RunInput
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.api.events import Usage
+from copilot_runtime.api.budget import Cost
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
 from copilot_runtime.extensions.access.limits.limiter import Limiter
@@ -22,7 +22,6 @@ from tests.wire_agui.server import Parrot, serving
 pytestmark = pytest.mark.anyio
 
 LIMITED = Identity(user="eve")
-USAGE = Usage(provider="openai", model="gpt-4o", input_tokens=7, output_tokens=4)
 SENTENCES = {
     "nobody": "Sign in to use this server.",
     "unscoped": "You may not do this: it needs the scope 'runs:start'.",
@@ -44,7 +43,7 @@ async def serve(page: str, folder: Path) -> AsyncGenerator[tuple[str, dict[str, 
     keys = SqliteKeys(folder / "access.db")
     runtime = CopilotRuntime(Parrot(), settings=settings, agents={"trip": echo})
     async with serving(one_origin(built_page(page), runtime), proxy_headers=False) as port:
-        await runtime.get(Limiter).count_usage(LIMITED, LIMITED.owner, [USAGE])
+        await runtime.get(Limiter).open_budget(LIMITED, LIMITED.owner).settle(Cost(11))
         tokens = {
             "": await issue_key(keys, "ann"),
             "nobody": "",

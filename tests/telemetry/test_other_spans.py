@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from copilot_runtime.adapters import pricing
-from copilot_runtime.adapters.chat_span import price_usage
 from copilot_runtime.adapters.embeddings import create_embedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
+from copilot_runtime.adapters.pricing import price_usage
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents import instructions
 from copilot_runtime.agents.direct import DirectAgent

@@ -3,22 +3,19 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.adapters.pricing import find_price
 from copilot_runtime.api.events import (
     Events,
-    RunStarted,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
-    Usage,
 )
 from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
+from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.access.api_keys.store import choose_address
@@ -146,11 +143,10 @@ class AccessExtension(Extension):
 
 
 class RunLimits(RunObserver):
-    """Admits runs within the limits, and counts the tokens that they use."""
+    """Admits runs within the limits, and gives them the budget of their caller."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
-        self.counts_usage = limiter.counts_tokens
 
     async def admit(self, run: Run) -> None:
         request = run.request
@@ -161,16 +157,9 @@ class RunLimits(RunObserver):
             is_continuation=_is_continuation(request),
         )
         run.ended.add_done_callback(lambda _: release())
-
-    def on_start(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
-        if self.counts_usage:  # also what no event of the run says, such as a sub-agent's
-            request = run.request
-            run.slot.count_usage = partial(
-                self._limiter.count_usage_soon, request.identity, request.user
-            )
-
-    async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
-        await self._limiter.count_usage(run.request.identity, run.request.user, usages)
+        if self._limiter.counts_tokens:
+            budget = self._limiter.open_budget(request.identity, request.user, request.budget)
+            run.request = copy_with(request, budget=budget)
 
 
 class RunStorage(RunObserver):
@@ -241,7 +230,7 @@ def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter |
 
     Raises `MissingPackage` if a limit of dollars needs the package for prices.
     """
-    limiter = Limiter(settings.limits, counters, price=find_price)
+    limiter = Limiter(settings.limits, counters)
     if limiter.counts_dollars and find_spec("genai_prices") is None:
         raise MissingPackage("A limit of dollars", "genai-prices", "prices")
     return limiter if limiter.has_limits else None

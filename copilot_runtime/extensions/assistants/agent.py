@@ -52,7 +52,7 @@ from copilot_runtime.extensions.assistants.delegation import (
     show_sub_agents,
 )
 from copilot_runtime.extensions.assistants.folder import AssistantFolder
-from copilot_runtime.extensions.assistants.limits import CallLimiter, LimitedAdapter
+from copilot_runtime.extensions.assistants.limits import CallLimiter, build_budget
 from copilot_runtime.extensions.assistants.template import render_template
 from copilot_runtime.extensions.assistants.window import BudgetWindow
 from copilot_runtime.extensions.knowledge.memory.window import find_rules
@@ -78,8 +78,6 @@ class _Scope(NamedTuple):
     definitions: Mapping[str, AssistantDefinition]
     """The assistants at the start of the run: changed files take effect in the next run."""
     limiter: CallLimiter
-    adapter: Adapter
-    """Counts the requests of the run."""
 
 
 class AssistantAgent(Agent):
@@ -187,20 +185,21 @@ class AssistantAgent(Agent):
         await self.folder.refresh()
         definitions = await self.folder.select(run.user)
         definition = _find(definitions, self.name)
-        limiter = CallLimiter(definition.max_calls, definition.max_parallel, self.action_timeout)
-        scope = _Scope(definitions, limiter, LimitedAdapter(self.adapter, definition))
-        async with aclosing(self._converse(run, self.name, scope)) as events:
+        budget = build_budget(definition, run.budget)
+        limiter = CallLimiter(budget, definition.max_parallel, self.action_timeout)
+        run = replace(run, budget=budget)
+        async with aclosing(self._converse(run, self.name, _Scope(definitions, limiter))) as events:
             async for event in events:
                 yield event
 
-    async def _converse(self, run: RunInput, name: str, scope: _Scope, depth: int = 0) -> Events:
+    async def _converse(self, run: RunInput, name: str, scope: _Scope) -> Events:
         """Answer a conversation that started with `name`, until no assistant hands off."""
         handoffs = continuations = 0
         while True:
             current, messages = follow_handoffs(run.messages, name, scope.definitions)
             definition = _find(scope.definitions, current)
             turn: list[Event] = []
-            answer = self._answer(replace(run, messages=messages), definition, scope, depth)
+            answer = self._answer(replace(run, messages=messages), definition, scope)
             async with aclosing(answer) as events:
                 async for event in events:
                     turn.append(event)
@@ -226,15 +225,17 @@ class AssistantAgent(Agent):
             run = replace(run, messages=[*run.messages, *new], parameters=parameters, resume=())
 
     async def _answer(
-        self, run: RunInput, definition: AssistantDefinition, scope: _Scope, depth: int
+        self, run: RunInput, definition: AssistantDefinition, scope: _Scope
     ) -> Events:
         """Yield the answer of one assistant, with the start and end of each sub-agent."""
+        assert run.budget is not None
+        depth = run.budget.depth
         sub_agents = {} if depth >= _MAX_DEPTH else list_sub_agents(definition, scope.definitions)
         usage: dict[str, list[Usage]] = {}
 
         async def ask(other: AssistantDefinition, prompt: str, context: ActionContext) -> str:
             counts = usage.setdefault(context.call_id, [])
-            return await self._ask(run, other, prompt, context, counts, scope, depth + 1)
+            return await self._ask(run, other, prompt, context, counts, scope)
 
         limiter = scope.limiter
         delegation = [
@@ -263,7 +264,6 @@ class AssistantAgent(Agent):
         context: ActionContext,
         counts: list[Usage],
         scope: _Scope,
-        depth: int,
     ) -> str:
         """Return the answer of a sub-agent, which does not see the conversation.
 
@@ -283,10 +283,11 @@ class AssistantAgent(Agent):
             follow_up="server",
             persist=False,
             span=span,
+            budget=run.budget.delegate() if run.budget else None,
         )
         pieces: list[str] = []
         with trace_block(span):
-            async with aclosing(self._converse(sub_run, definition.name, scope, depth)) as events:
+            async with aclosing(self._converse(sub_run, definition.name, scope)) as events:
                 async for event in events:
                     match event:
                         case TextMessageStart():
@@ -330,7 +331,7 @@ class AssistantAgent(Agent):
         if definition.budget:
             window = BudgetWindow(definition.budget, rules=self.window_rules, name=definition.name)
         return DirectAgent(
-            scope.adapter,
+            self.adapter,
             instructions=write_instructions,
             parameters=parameters,
             max_turns=definition.max_turns,

@@ -18,7 +18,6 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
-from copilot_runtime.api.run_input import CURRENT_RUN
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import as_text, get_text, parse_object
 from copilot_runtime.extensions.assistants.definition import (
@@ -238,8 +237,6 @@ async def show_sub_agents(
 ) -> Events:
     """Yield an assistant's events, with the start and end of each sub-agent.
 
-    The usage of sub-agents that are active when the run is cancelled is reported as well.
-
     Args:
         events: The assistant's events, with its calls of sub-agents and their results.
         names: The available sub-agents.
@@ -247,35 +244,29 @@ async def show_sub_agents(
     """
     arguments: dict[str, list[str]] = {}
     working: dict[str, str] = {}
-    try:
-        async with aclosing(events):
-            async for event in events:
-                match event:
-                    case ActionExecutionStart(call_id=id, name=name) if name == RUN_SUB_AGENT:
-                        arguments[id] = []
-                    case ActionExecutionArgs(call_id=id, delta=delta) if id in arguments:
-                        arguments[id].append(delta)
-                    case ActionExecutionEnd(call_id=id) if id in arguments:
-                        yield event
-                        fields = parse_object("".join(arguments.pop(id)))
-                        name = strip_prefix(get_text(fields, "agent"))
-                        if name in names:
-                            working[id] = name
-                            yield Subagent(subagent_id=id, status="started", name=name)
-                        continue
-                    case ActionExecutionResult(call_id=id, result=result) if id in working:
-                        name = working.pop(id)
-                        for count in usage.get(id, ()):
-                            yield count
-                        yield _describe_end(id, name, result)
-                    case _:
-                        pass
-                yield event
-    finally:
-        if working and (slot := CURRENT_RUN.get(None)) is not None and slot.count_usage is not None:
-            for id in working:
-                for count in usage.get(id, ()):
-                    slot.count_usage(count)
+    async with aclosing(events):
+        async for event in events:
+            match event:
+                case ActionExecutionStart(call_id=id, name=name) if name == RUN_SUB_AGENT:
+                    arguments[id] = []
+                case ActionExecutionArgs(call_id=id, delta=delta) if id in arguments:
+                    arguments[id].append(delta)
+                case ActionExecutionEnd(call_id=id) if id in arguments:
+                    yield event
+                    fields = parse_object("".join(arguments.pop(id)))
+                    name = strip_prefix(get_text(fields, "agent"))
+                    if name in names:
+                        working[id] = name
+                        yield Subagent(subagent_id=id, status="started", name=name)
+                    continue
+                case ActionExecutionResult(call_id=id, result=result) if id in working:
+                    name = working.pop(id)
+                    for count in usage.get(id, ()):
+                        yield count
+                    yield _describe_end(id, name, result)
+                case _:
+                    pass
+            yield event
 
 
 def _describe_end(id: str, name: str, result: str) -> Event:

@@ -256,7 +256,7 @@ class PlannerAgent(Agent):
     ) -> Events:
         """Yield the model's events, and append its calls to `calls`, cut off ones also to `cut`."""
         span = start_plan_span(run.span, run.agent_name)
-        stream = stream_chat(self.adapter, request, span, agent=run.span)
+        stream = stream_chat(self.adapter, request, span, agent=run.span, budget=run.budget)
         try:
             async with aclosing(_read_plan(stream, calls, cut)) as events:
                 async for event in events:

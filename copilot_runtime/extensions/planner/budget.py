@@ -1,40 +1,40 @@
-"""Budgets of plans: limits on tokens, dollars and time, and counting of model usage."""
+"""Budgets of plans: limits on requests, tokens, dollars and time, for all tasks together."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from importlib.util import find_spec
+from collections.abc import Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
-from copilot_runtime.adapters.chat_span import price_usage
-from copilot_runtime.adapters.pricing import load_prices
-from copilot_runtime.api.events import Usage
+from copilot_runtime.api.budget import Budget, Limit
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.extensions.planner.events import PlanEntry, UsageAdded
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
-from copilot_runtime.extensions.planner.roles import TaskContext
 
 T = TypeVar("T")
+
+MIN_REQUESTS, _REQUESTS_PER_TASK = 2000, 10
+"""Maximum requests to models of one plan, sub-agents and retries included: for each of the tasks
+that it may have, and in any case."""
 
 logger = logging.getLogger(__name__)
 
 
-class BudgetExceeded(LimitExceeded):
-    """A plan or a task has exhausted its budget."""
-
-
-class Budget:
-    """Checks the budget of one plan, from when this server carries it out.
+class PlanBudgets:
+    """The budget of a plan, and those of its tasks, which are parts of it.
 
     Times of events are those of a clock that may be set, so the seconds are counted here.
+
+    Args:
+        plan: The plan, whose log has what is used, also before a crash.
+        owner: The budget of the plan's user, if there is one.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, owner: Budget | None) -> None:
         self._plan = plan
         self._seconds = plan.worked_seconds
         self._since = None if plan.is_waiting else monotonic()
+        self._owner = owner
+        self._budgets: dict[str, Budget] = {}
         self._has_warned = False
 
     def follow(self) -> None:
@@ -44,37 +44,25 @@ class Budget:
         elif self._since is None:
             self._since = monotonic()
 
-    def check(self, state: TaskState) -> None:
-        """Raise `BudgetExceeded` if the task, one of its parents or the plan has no budget left."""
-        limits = self._plan.limits
-        for one in state.path():
-            name = "The plan" if one.parent is None else f"The task {one.task.name!r}"
-            if one.task.tokens is not None and one.tokens >= one.task.tokens:
-                limit = "planner.tokens" if one.parent is None else "tokens"
-                raise BudgetExceeded(
-                    f"{name} has used {one.tokens} tokens; at most {one.task.tokens} are allowed, "
-                    f"by its `{limit}`."
-                )
-        if limits.dollars is not None and self._plan.root.dollars >= limits.dollars:
-            raise BudgetExceeded(
-                f"The plan has cost ${self._plan.root.dollars:.4f}; at most ${limits.dollars:g} "
-                "are allowed, by `planner.dollars`."
-            )
-        if (left := self._get_remaining_seconds()) is not None and left <= 0:
-            raise self._build_time_error()
+    def find(self, state: TaskState) -> Budget:
+        """Return the budget of a task, or of the plan for its root."""
+        if (budget := self._budgets.get(state.id)) is None:
+            budget = self._budgets[state.id] = self._build(state)
+        return budget
 
     async def limit_time(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine within the plan's remaining time, and return its result.
 
-        Raises `BudgetExceeded` if the time runs out.
+        Raises `LimitExceeded` if the time runs out.
         """
-        limit = asyncio.timeout(self._get_remaining_seconds())
+        most = self._plan.limits.seconds
+        limit = asyncio.timeout(None if most is None else most - self._get_seconds())
         try:
             async with limit:
                 return await work
         except TimeoutError:
             if limit.expired():
-                raise self._build_time_error() from None
+                raise self._build_time_error(0) from None
             raise
 
     def warn_of_price(self) -> None:
@@ -91,54 +79,54 @@ class Budget:
                 self._plan.limits.dollars,
             )
 
-    def _get_remaining_seconds(self) -> float | None:
-        limit = self._plan.limits.seconds
-        return None if limit is None else limit - self._get_seconds()
+    def _build(self, state: TaskState) -> Budget:
+        name = "The plan" if state.parent is None else f"The task {state.task.name!r}"
+        setting = "planner.tokens" if state.parent is None else "tokens"
+        most = state.task.tokens
+
+        def build_token_error(used: float) -> LimitExceeded:
+            return LimitExceeded(
+                f"{name} has used {used:.0f} tokens; at most {most} are allowed, by its "
+                f"`{setting}`."
+            )
+
+        found: list[Limit] = []
+        if most is not None:
+            found.append(Limit("tokens", most, build_token_error, read=lambda: state.tokens))
+        if state.parent is not None:
+            return Budget(found, parent=self.find(state.parent))
+        return Budget([*found, *self._list_plan_limits(state)], parent=self._owner)
+
+    def _list_plan_limits(self, root: TaskState) -> list[Limit]:
+        limits = self._plan.limits
+        most = max(MIN_REQUESTS, _REQUESTS_PER_TASK * limits.tasks)
+        error = self._build_request_error
+        found = [Limit("requests", most, error, read=lambda: root.requests)]
+        if limits.dollars is not None:
+            error = self._build_dollar_error
+            found.append(Limit("dollars", limits.dollars, error, read=lambda: root.dollars))
+        if limits.seconds is not None:
+            error = self._build_time_error
+            found.append(Limit("seconds", limits.seconds, error, read=self._get_seconds))
+        return found
 
     def _get_seconds(self) -> float:
         """Return the seconds for which the plan has run, without those of waiting for people."""
         return self._seconds + (0.0 if self._since is None else monotonic() - self._since)
 
-    def _build_time_error(self) -> BudgetExceeded:
-        limit = self._plan.limits.seconds or 0
-        return BudgetExceeded(
-            f"The plan has worked for {limit:g} seconds; no more are allowed, by `planner.seconds`."
+    def _build_request_error(self, used: float) -> LimitExceeded:
+        return LimitExceeded(
+            f"The tasks of the plan have sent {used:.0f} requests to models, the most of one plan."
         )
 
+    def _build_dollar_error(self, used: float) -> LimitExceeded:
+        return LimitExceeded(
+            f"The plan has cost ${used:.4f}; at most ${self._plan.limits.dollars:g} are allowed, "
+            "by `planner.dollars`."
+        )
 
-async def count_usage(usage: Usage, context: TaskContext) -> None:
-    """Add the tokens and the price of a model request to a task; failed requests count, too.
-
-    If the plan has a dollar limit, the price list is loaded before the first request is counted.
-    """
-    dollars = price_usage(usage)
-    if dollars is None and context.plan.limits.dollars is not None and find_spec("genai_prices"):
-        await load_prices()
-        dollars = price_usage(usage)
-    await context.add_usage((usage.input_tokens or 0) + (usage.output_tokens or 0), dollars)
-
-
-@asynccontextmanager
-async def count_estimates(context: TaskContext) -> AsyncGenerator[Callable[[Usage], None]]:
-    """Yield a callback for usage that is estimated, not reported by an event.
-
-    All of it is counted for the task when the block ends.
-    """
-    usages: list[Usage] = []
-    try:
-        yield usages.append
-    finally:
-        for usage in usages:
-            await count_usage(usage, context)
-
-
-class PlanUsage:
-    """Plan listener that reports model usage: `count` gets the user, tokens and dollars."""
-
-    def __init__(self, count: Callable[[str | None, int, float], None]) -> None:
-        self._count = count
-
-    def on_entry(self, plan: Plan, entry: PlanEntry) -> None:
-        """Report the usage of an entry, if it has any."""
-        if isinstance(entry.event, UsageAdded):
-            self._count(plan.created.user, entry.event.tokens, entry.event.dollars)
+    def _build_time_error(self, _used: float) -> LimitExceeded:
+        return LimitExceeded(
+            f"The plan has worked for {self._plan.limits.seconds:g} seconds; no more are allowed, "
+            "by `planner.seconds`."
+        )

@@ -42,6 +42,7 @@ from copilot_runtime.extensions.planner.log import (
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.extensions.planner.roles import Elector, Supervisor, Worker
 from copilot_runtime.extensions.planner.run import (
+    OpenBudget,
     PlanRun,
     build_closed_error,
     ends_plan,
@@ -109,6 +110,7 @@ class PlanEngine:
         self.telemetry = telemetry
         self.retention = retention
         self.slots = PlanSlots()
+        self.open_budget: OpenBudget | None = None
         self._on_end = on_end
         self._listeners: tuple[EntryListener, ...] = ()
         self._runs: dict[str, PlanRun] = {}

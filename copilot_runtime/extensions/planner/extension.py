@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.adapters.pricing import load_prices_now
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
@@ -119,16 +119,16 @@ def limit_plans(planners: Sequence[Agent], limiter: Limiter | None) -> None:
     """Count active plans and their token usage against the limits: no run of a client has them."""
     if limiter is None or not planners:
         return
-    if limiter.counts_dollars:
-        load_prices_now()  # plans count what they know the price of when they use it
-    from copilot_runtime.extensions.planner.budget import PlanUsage
-    from copilot_runtime.extensions.planner.slots import PlanSlots
+    from copilot_runtime.extensions.planner.slots import PlanSlots, identify_owner
+
+    def open_budget(owner: str | None) -> Budget:
+        return limiter.open_budget(identify_owner(owner), owner)
 
     for agent in planners:
         engine = _engine_of(agent)
         engine.slots = PlanSlots(limiter.hold_place)
         if limiter.counts_tokens:
-            engine.listen(PlanUsage(limiter.count_soon).on_entry)
+            engine.open_budget = open_budget
 
 
 def _engine_of(agent: Any) -> Any:

@@ -73,6 +73,8 @@ class TaskState:
     is_opaque: bool = False
     attempts: int = 0
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    requests: int = 0
+    """Requests to models, those of its subtasks included."""
     tokens: int = 0
     dollars: float = 0.0
     output: str | None = None
@@ -236,6 +238,7 @@ class Plan:
                 self.tasks[event.task_id].calls[event.call_id].result = event.result
             case UsageAdded():
                 for state in self.tasks[event.task_id].path():
+                    state.requests += 1
                     state.tokens += event.tokens
                     state.dollars += event.dollars
             case TaskEvaluated():

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from copilot_runtime.api.budget import Budget
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 
@@ -74,12 +75,13 @@ class TaskContext(Protocol):
         """Raise `LeaseLost` or `StoreFailed` unless this server still has the plan's lease."""
         ...
 
-    async def add_usage(self, tokens: int, dollars: float | None = 0.0) -> None:
-        """Count a model request; `dollars` is `None` if its price is unknown."""
+    @property
+    def budget(self) -> Budget:
+        """The budget of the task: all its model requests are counted there, and stored."""
         ...
 
-    def check_budget(self) -> None:
-        """Raise `BudgetExceeded` if no budget is left for another request."""
+    async def add_usage(self, tokens: int, dollars: float = 0.0) -> None:
+        """Count a model request that was sent without the budget."""
         ...
 
     def emit_text(self, delta: str) -> None:

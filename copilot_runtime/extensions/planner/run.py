@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, ContextVar
 from typing import Protocol
 
+from copilot_runtime.api.budget import Budget, Cost
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.errors import CopilotError, NotFound, StoreFailed
 from copilot_runtime.base.jsonvalue import JsonValue
-from copilot_runtime.extensions.planner.budget import Budget
+from copilot_runtime.extensions.planner.budget import PlanBudgets
 from copilot_runtime.extensions.planner.events import (
     ROOT,
     CallFinished,
@@ -49,6 +50,10 @@ IN_TASK: ContextVar[bool] = ContextVar("in_task", default=False)
 """`True` within the execution of a task."""
 
 
+OpenBudget = Callable[[str | None], Budget]
+"""Returns the budget of a plan's owner."""
+
+
 class _Ended(Exception):
     """Raised to end a task with an outcome other than `finished`."""
 
@@ -67,6 +72,7 @@ class RunServices(Protocol):
     worker: Worker
     supervisor: Supervisor
     telemetry: Telemetry
+    open_budget: OpenBudget | None
 
     def notify(self, plan: Plan, entry: PlanEntry) -> None:
         """Pass an entry that the plan has applied to the listeners."""
@@ -87,7 +93,8 @@ class PlanRun:
         self._engine = engine
         self.lease = lease
         self.feed = PlanFeed()
-        self.budget = Budget(plan)
+        owner = engine.open_budget(plan.created.user) if engine.open_budget else None
+        self.budgets = PlanBudgets(plan, owner)
         self._number = plan.number
         self._status: Status | None = "running" if plan.number == 1 else None
         """The stored status, or `None` if it is the unknown one that an earlier server stored."""
@@ -285,7 +292,7 @@ class PlanRun:
     async def _work_once(self, state: TaskState) -> bool:
         """Have an assistant perform a task. Returns `True` if it has paused."""
         async with self._slots:
-            self.budget.check(state)
+            await self.budgets.find(state).check()
             events: list[PlanEvent] = []
             if not state.assistant:
                 with self._work_under(state):
@@ -297,7 +304,7 @@ class PlanRun:
                 )
             await self.append(*events, TaskStarted(task_id=state.id))
             with self._work_under(state), _mark_task():
-                result = await self.budget.limit_time(
+                result = await self.budgets.limit_time(
                     self._engine.worker.work(state, _TaskContext(self, state))
                 )
             if isinstance(result, Pause):
@@ -367,10 +374,10 @@ class PlanRun:
         has_failed = any(child.status != "finished" for child in _get_last_round(state))
         if not state.task.evaluation and not has_failed:
             return True
-        self.budget.check(state)
+        await self.budgets.find(state).check()
         async with self._slots:
             with self._work_under(state):
-                verdict = await self.budget.limit_time(
+                verdict = await self.budgets.limit_time(
                     self._engine.supervisor.evaluate(state, _TaskContext(self, state))
                 )
         event = TaskEvaluated(
@@ -419,7 +426,7 @@ class PlanRun:
             return ()
         async with self._slots:
             with self._work_under(state):
-                result = await self.budget.limit_time(
+                result = await self.budgets.limit_time(
                     self._engine.supervisor.summarize(state, _TaskContext(self, state))
                 )
         return (TaskOutput(task_id=state.id, output=result.output, sources=result.sources),)
@@ -467,7 +474,7 @@ class PlanRun:
                 answer = self._answers.pop(entry.event.question_id, None)
                 if answer is not None and not answer.done():
                     answer.set_result(None)
-        self.budget.follow()
+        self.budgets.follow()
         self._store_status()
 
     def _store_status(self) -> None:
@@ -491,6 +498,7 @@ class _TaskContext:
     def __init__(self, run: PlanRun, state: TaskState) -> None:
         self._run = run
         self._state = state
+        self.budget = Budget(parent=run.budgets.find(state), record=self._record)
 
     @property
     def plan(self) -> Plan:
@@ -525,15 +533,15 @@ class _TaskContext:
     async def check_lease(self) -> None:
         await self._run.check_lease()
 
-    async def add_usage(self, tokens: int, dollars: float | None = 0.0) -> None:
-        if dollars is None:
-            self._run.budget.warn_of_price()
-        await self._run.append(
-            UsageAdded(task_id=self._state.id, tokens=tokens, dollars=dollars or 0.0)
-        )
+    async def add_usage(self, tokens: int, dollars: float = 0.0) -> None:
+        await self.budget.settle(Cost(tokens, dollars))
 
-    def check_budget(self) -> None:
-        self._run.budget.check(self._state)
+    async def _record(self, cost: Cost) -> None:
+        if cost.unpriced:
+            self._run.budgets.warn_of_price()
+        await self._run.append(
+            UsageAdded(task_id=self._state.id, tokens=cost.tokens, dollars=cost.dollars)
+        )
 
     def emit_text(self, delta: str) -> None:
         self._run.feed.emit_text(self._state.id, delta)

@@ -41,8 +41,7 @@ class PlanSlots:
             self.drop(plan.id)
             return
         owner = plan.created.user
-        identity = Identity(tenant=split_owner(owner)[0])
-        self._running.setdefault(plan.id, _Owner(identity, owner))
+        self._running.setdefault(plan.id, _Owner(identify_owner(owner), owner))
         self._adjust(plan.id)
 
     def drop(self, plan_id: str) -> None:
@@ -75,6 +74,11 @@ class PlanSlots:
                 release()
         elif self._acquire is not None and plan_id not in self._releases:
             self._releases[plan_id] = self._acquire(*owner_of_slot, name_slot_holder(plan_id))
+
+
+def identify_owner(owner: str | None) -> Identity:
+    """Return what a plan's owner says of an identity: its tenant."""
+    return Identity(tenant=split_owner(owner)[0])
 
 
 def name_slot_holder(plan_id: str) -> str:

@@ -1,7 +1,7 @@
 """The supervisor: has a model evaluate outputs, plan corrections and aggregate outputs."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Literal
 
 from copilot_runtime.adapters.chat_span import stream_chat
@@ -12,14 +12,12 @@ from copilot_runtime.api.events import (
     ActionExecutionStart,
     Events,
     TextMessageContent,
-    Usage,
 )
 from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.base.jsontext import join_pieces
 from copilot_runtime.base.jsonvalue import JsonObject, get_text, parse_object
-from copilot_runtime.extensions.planner.budget import count_estimates, count_usage
 from copilot_runtime.extensions.planner.election import describe_task
 from copilot_runtime.extensions.planner.plan import TaskState
 from copilot_runtime.extensions.planner.roles import TaskContext, TaskResult, Verdict
@@ -84,20 +82,18 @@ class ModelSupervisor:
         texts = [child.output for child in finished if child.output]
         if state.output and state.rounds:
             texts.insert(0, state.output)
-        if len(texts) == 1 or self._summary == "join" or _is_spent(context):
+        if len(texts) == 1 or self._summary == "join" or await _is_spent(context):
             return TaskResult("\n\n".join(texts), sources)
         question = f"# What was asked for\n\n{describe_task(state.task)}\n\n# The outcomes\n\n" + (
             _describe_outcome(state)
         )
         pieces: list[str] = []
         request = self._build_request(_SUMMARY_INSTRUCTIONS, question)
-        async with _stream(self._adapter, request, context) as events:
+        async with aclosing(self._stream(request, context)) as events:
             async for event in events:
                 if isinstance(event, TextMessageContent):
                     pieces.append(event.content)
                     context.emit_text(event.content)
-                elif isinstance(event, Usage):
-                    await count_usage(event, context)
         return TaskResult(join_pieces(pieces).strip(), sources)
 
     async def _call(self, question: str, context: TaskContext, action: Action) -> JsonObject:
@@ -105,7 +101,7 @@ class ModelSupervisor:
         arguments: list[str] = []
         text: list[str] = []
         request = self._build_request(_JUDGE_INSTRUCTIONS, question, (action,))
-        async with _stream(self._adapter, request, context) as events:
+        async with aclosing(self._stream(request, context)) as events:
             async for event in events:
                 match event:
                     case ActionExecutionStart():
@@ -114,11 +110,13 @@ class ModelSupervisor:
                         arguments.append(delta)
                     case TextMessageContent(content=content):
                         text.append(content)
-                    case Usage():
-                        await count_usage(event, context)
                     case _:
                         pass
         return parse_object(join_pieces(arguments)) or parse_object(_strip_fence(join_pieces(text)))
+
+    def _stream(self, request: ChatRequest, context: TaskContext) -> Events:
+        """Return the events of a model request, with a span below that of the task."""
+        return stream_chat(self._adapter, request, find_current_span(), budget=context.budget)
 
     def _build_request(
         self, instructions: str, question: str, actions: Sequence[Action] = ()
@@ -134,21 +132,10 @@ class ModelSupervisor:
         )
 
 
-@asynccontextmanager
-async def _stream(
-    adapter: Adapter, request: ChatRequest, context: TaskContext
-) -> AsyncGenerator[Events]:
-    """Yield the event stream of a model request, with a span below that of the task."""
-    async with count_estimates(context) as count:
-        answer = stream_chat(adapter, request, find_current_span(), count=count)
-        async with aclosing(answer):
-            yield answer
-
-
-def _is_spent(context: TaskContext) -> bool:
+async def _is_spent(context: TaskContext) -> bool:
     """Return `True` if the budget allows no further request, so that outputs are concatenated."""
     try:
-        context.check_budget()
+        await context.budget.check()
     except LimitExceeded:
         return True
     return False

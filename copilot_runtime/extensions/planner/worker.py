@@ -13,6 +13,7 @@ from copilot_runtime.actions.execute import (
     execute,
     serialize_result,
 )
+from copilot_runtime.adapters.budget import settle_usage
 from copilot_runtime.agents.tool_loop import ToolLoopAgent
 from copilot_runtime.agui.messages import decode_messages, encode_messages
 from copilot_runtime.api.action import Action, ActionContext
@@ -24,7 +25,6 @@ from copilot_runtime.api.events import (
     Interrupt,
     TextMessageContent,
     TextMessageStart,
-    Usage,
 )
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
@@ -54,7 +54,6 @@ from copilot_runtime.base.jsonvalue import (
     parse_text,
     to_text,
 )
-from copilot_runtime.extensions.planner.budget import count_estimates, count_usage
 from copilot_runtime.extensions.planner.election import describe_task
 from copilot_runtime.extensions.planner.plan import Call, Plan, Reply, TaskState
 from copilot_runtime.extensions.planner.roles import AgentQuestion, Pause, TaskContext, TaskResult
@@ -129,18 +128,18 @@ class AgentWorker:
                 plan_run.thread_ids, task=f"{context.plan.id}/{state.id}/{state.fresh_starts}"
             ),
             span=span,
+            budget=context.budget,
         )
         # calls that bypass the journal must first check that no other server has the plan
         wait = context.check_lease if state.is_opaque else None
-        async with count_estimates(context) as count:
-            with trace_block(span), _enter_run(run, wait, count):
-                if state.replies:
-                    run = replace(run, messages=decode_messages(as_list(state.messages)))
-                else:
-                    run = await self._add_calls(run, actions, state, context)
-                turns, timeout = self._max_turns, self._action_timeout
-                loop = ToolLoopAgent(agent, max_turns=turns, action_timeout=timeout)
-                return await self._read(loop, run, context)
+        with trace_block(span), _enter_run(run, wait):
+            if state.replies:
+                run = replace(run, messages=decode_messages(as_list(state.messages)))
+            else:
+                run = await self._add_calls(run, actions, state, context)
+            turns, timeout = self._max_turns, self._action_timeout
+            loop = ToolLoopAgent(agent, max_turns=turns, action_timeout=timeout)
+            return await self._read(loop, run, context)
 
     async def _write_prompt(self, state: TaskState, context: TaskContext) -> str:
         """Return the prompt of a task; if the recall fails, without outputs of earlier plans."""
@@ -186,7 +185,7 @@ class AgentWorker:
         sources: dict[str, None] = {}
         past: list[Event] = []
         questions: list[AgentQuestion] = []
-        async with aclosing(agent.run(run)) as events:
+        async with aclosing(settle_usage(context.budget, agent.run(run))) as events:
             async for event in events:
                 past.append(event)
                 match event:
@@ -200,10 +199,7 @@ class AgentWorker:
                                 f"The assistant wrote more than {_MAX_OUTPUT} characters for one "
                                 "task."
                             )
-                    case Usage():
-                        await count_usage(event, context)
                     case ActionExecutionResult():
-                        context.check_budget()
                         pieces.clear()  # text before a tool call is not part of the output
                         size = 0
                     case Activity(activity_type="sources", content=content):
@@ -218,11 +214,9 @@ class AgentWorker:
 
 
 @contextmanager
-def _enter_run(
-    run: RunInput, wait_for_storage: WaitForStorage | None, count: Callable[[Usage], None]
-) -> Generator[None]:
+def _enter_run(run: RunInput, wait_for_storage: WaitForStorage | None) -> Generator[None]:
     """Set the task's run as the current run, as the run of the request may have ended."""
-    token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage, count_usage=count))
+    token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage))
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, cast
 
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.adapters.chat_span import price_usage
+from copilot_runtime.adapters.pricing import price_usage
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events, Usage

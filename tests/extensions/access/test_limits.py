@@ -5,7 +5,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from decimal import Decimal
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from copilot_runtime import ChatRequest, Events, Settings
 from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime.api.budget import Cost
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -131,19 +131,15 @@ async def test_whoever_has_not_signed_in_is_counted_by_their_address() -> None:
 
 
 async def test_what_a_run_has_used_counts_for_the_next() -> None:
-    async def price(usage: Usage) -> Decimal | None:
-        return Decimal("0.006") if usage.model == "gpt" else None
-
     clock = Clock()
     settings = LimitSettings.model_validate(
         {"tokens_per_user": "100/day", "dollars_per_tenant": "0.01/day"}
     )
-    limiter = Limiter(settings, MemoryCounters(clock), price=price)
-    usage = Usage(model="gpt", input_tokens=60, output_tokens=None)
+    limiter = Limiter(settings, MemoryCounters(clock))
     await limiter.admit_run(ADA, ADA.owner, "r1")
-    await limiter.count_usage(ADA, ADA.owner, [usage])
+    await limiter.open_budget(ADA, ADA.owner).settle(Cost(60, 0.006))
     await limiter.admit_run(ADA, ADA.owner, "r2")
-    await limiter.count_usage(ADA, ADA.owner, [usage, Usage(model="other", output_tokens=1)])
+    await limiter.open_budget(ADA, ADA.owner).settle(Cost(61, 0.006))
 
     with pytest.raises(QuotaExceeded, match=r"^You have used up 100 tokens in 1 day"):
         await limiter.admit_run(ADA, ADA.owner, "r3")
@@ -599,9 +595,8 @@ def test_two_rates_for_the_same_time_are_counted_once() -> None:
 
 def test_large_amounts_are_written_out() -> None:
     limiter = limiter_of(Clock(), tokens_per_user="2000000/day", dollars_per_user="2.5/day")
-    usage = Usage(model="gpt", input_tokens=2_000_000)
 
-    asyncio.run(limiter.count_usage(ADA, ADA.owner, [usage]))
+    asyncio.run(limiter.open_budget(ADA, ADA.owner).settle(Cost(2_000_000)))
     with pytest.raises(QuotaExceeded, match=r"^You have used up 2,000,000 tokens in 1 day"):
         asyncio.run(limiter.admit_run(ADA, ADA.owner, "r"))
 

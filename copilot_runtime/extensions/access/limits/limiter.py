@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from math import ceil
 from typing import Any, Literal, NamedTuple, NoReturn
+from weakref import WeakValueDictionary
 
-from copilot_runtime.api.events import Usage
-from copilot_runtime.api.identity import Identity, split_owner
-from copilot_runtime.base.concurrency import has_running_loop, retrieve_exception
+from copilot_runtime.api.budget import Budget, Limit
+from copilot_runtime.api.identity import Identity
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.outages import LogRateLimit
 from copilot_runtime.extensions.access.limits.counters import (
     Counters,
@@ -25,11 +26,12 @@ from copilot_runtime.security.quota import QuotaExceeded
 logger = logging.getLogger(__name__)
 
 Kind = Literal["requests", "runs", "tokens", "dollars"]
+Spent = Literal["tokens", "dollars"]
 Level = Literal["user", "tenant", "key"]
 
 _KINDS: Sequence[Kind] = ("requests", "runs", "tokens", "dollars")
-_SPENT: Sequence[Kind] = ("tokens", "dollars")
-"""The kinds that are counted at the end of a run."""
+_SPENT: Sequence[Spent] = ("tokens", "dollars")
+"""The kinds that are counted at the end of each request to a model."""
 _LEVELS: Sequence[Level] = ("user", "tenant", "key")
 _MICRO = 1_000_000
 """Cost is counted in millionths of a dollar, as counters are integers."""
@@ -37,9 +39,6 @@ _MOST_CONTINUATIONS = 20
 """Continuations per allowed run: limited, because the client decides that a run is one."""
 _RUN_RETRY = 5.0
 """The `retry_after` of exceeded concurrency limits, a guess."""
-
-Price = Callable[[Usage], Awaitable[Decimal | None]]
-"""Returns the cost of a model response in US dollars, or `None` if it is unknown."""
 
 
 class Subject(NamedTuple):
@@ -84,11 +83,9 @@ class Limiter:
         settings: LimitSettings,
         counters: Counters | None = None,
         *,
-        price: Price | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._counters = counters or MemoryCounters()
-        self._price = price
         self._leases = Leases(self._counters, self._warn, lease_seconds)
         self._rules: dict[tuple[Kind, Level], Sequence[Rule]] = {}
         for kind in _KINDS:
@@ -102,7 +99,8 @@ class Limiter:
             if (most := getattr(settings, f"runs_at_once_per_{level}"))
         }
         self._throttle = Throttle()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._quotas = WeakValueDictionary[str, Quota]()
         self._log_limit = LogRateLimit()
 
     @property
@@ -148,10 +146,9 @@ class Limiter:
         The run is counted unless it is a continuation. Raises `QuotaExceeded`.
         """
         subjects = [*find_subjects(identity, owner)]
-        for subject in subjects:
-            await self._check_spent(subject)
-            if not is_continuation:
-                await self._check_runs(subject)
+        await self.open_budget(identity, owner).check()
+        for subject in subjects if not is_continuation else ():
+            await self._check_runs(subject)
         places: list[Place] = []
         release = self._build_release(places)
         try:
@@ -187,7 +184,7 @@ class Limiter:
     async def _check_runs(self, subject: Subject) -> None:
         """Raise `QuotaExceeded` if a limit on runs is used up, before any limit counts the run."""
         for rule in self._rules.get(("runs", subject.level), ()):
-            count, left = await self._read(_name("runs", subject, rule))
+            count, left = await self.read(_name("runs", subject, rule))
             if count >= rule.amount:
                 await self._refuse_run(subject, rule, left)
 
@@ -208,37 +205,40 @@ class Limiter:
             hint=f"The setting limits.runs_per_{subject.level} is {rule.text}.",
         )
 
-    async def count_usage(
-        self, identity: Identity, owner: str | None, usages: Sequence[Usage]
-    ) -> None:
-        """Count the usage of an ended run, which may exceed a limit once."""
-        tokens = sum((usage.input_tokens or 0) + (usage.output_tokens or 0) for usage in usages)
-        dollars = Decimal(0)
-        if self._price is not None and self.counts_dollars:
-            for usage in usages:
-                dollars += await self._price(usage) or Decimal(0)
-        await self._count(identity, owner, tokens, dollars)
+    def open_budget(
+        self, identity: Identity, owner: str | None, parent: Budget | None = None
+    ) -> Budget:
+        """Return a budget with the limits of a caller on tokens and cost."""
+        limits = (
+            self._find_quota(kind, subject, rule)
+            for subject in find_subjects(identity, owner)
+            for kind in _SPENT
+            for rule in self._rules.get((kind, subject.level), ())
+        )
+        return Budget([*limits], parent=parent)
 
-    def count_usage_soon(self, identity: Identity, owner: str | None, usage: Usage) -> None:
-        """Count estimated usage of a run asynchronously."""
-        if has_running_loop():  # else an abandoned run is garbage collected
-            self._spawn(self.count_usage(identity, owner, [usage]), "count usage")
+    def _find_quota(self, kind: Spent, subject: Subject, rule: Rule) -> "Quota":
+        """Return the quota of a rule, of which all runs in this process use the same."""
+        name = _name(kind, subject, rule)
+        if (quota := self._quotas.get(name)) is None:
+            quota = self._quotas[name] = Quota(self, kind, subject, rule)
+        return quota
 
-    def count_soon(self, owner: str | None, tokens: int, dollars: float) -> None:
-        """Count usage outside of runs asynchronously, such as that of a plan."""
-        tenant, _ = split_owner(owner)
-        work = self._count(Identity(tenant=tenant), owner, tokens, Decimal(str(dollars)))
-        self._spawn(work, "count usage")
+    async def read(self, name: str) -> tuple[int, float]:
+        """Return the amount in a window, and the seconds until it ends."""
+        try:
+            return await self._counters.read(name)
+        except CountersFailed as error:
+            self._warn(error)
+            return 0, 0.0
 
-    async def _count(
-        self, identity: Identity, owner: str | None, tokens: int, dollars: Decimal
-    ) -> None:
-        amounts: dict[Kind, int] = {"tokens": tokens, "dollars": ceil(dollars * _MICRO)}
-        for subject in find_subjects(identity, owner):
-            for kind, amount in amounts.items():
-                for rule in self._rules.get((kind, subject.level), ()):
-                    if amount:
-                        await self._add(_name(kind, subject, rule), amount, rule.seconds)
+    async def add_amount(self, name: str, amount: int, seconds: int) -> int:
+        """Add an amount to a window and return its new amount, even if the caller is cancelled."""
+        task = asyncio.create_task(self._add(name, amount, seconds), name="count usage")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        count = await asyncio.shield(task)
+        return amount if count is None else count[0]
 
     async def list_statuses(self, identity: Identity, owner: str | None) -> Sequence[LimitStatus]:
         """Return the usage of each limit of a caller."""
@@ -246,7 +246,7 @@ class Limiter:
         for subject in find_subjects(identity, owner):
             for kind in _KINDS:
                 for rule in self._rules.get((kind, subject.level), ()):
-                    amount, left = await self._read(_name(kind, subject, rule))
+                    amount, left = await self.read(_name(kind, subject, rule))
                     used = amount / _MICRO if kind == "dollars" else amount
                     limit = (rule.amount, rule.seconds)
                     found.append(LimitStatus(subject.level, kind, used, *limit, left))
@@ -273,29 +273,17 @@ class Limiter:
                 return subject
         return None
 
-    async def _check_spent(self, subject: Subject) -> None:
-        for kind in _SPENT:
-            for rule in self._rules.get((kind, subject.level), ()):
-                amount, left = await self._read(_name(kind, subject, rule))
-                used = amount / _MICRO if kind == "dollars" else amount
-                if used < rule.amount:
-                    continue
-                what = "token" if kind == "tokens" else "US dollar"
-                await self._refuse(
-                    subject,
-                    f"{_SUBJECTS[subject.level]} used up {_spell_amount(rule.amount, what)} in "
-                    f"{_spell(rule.seconds)}. Please try again in {_spell(left)}.",
-                    retry_after=left,
-                    hint=f"The setting limits.{kind}_per_{subject.level} is {rule.text}.",
-                )
+    async def hold_back(self, subject: Subject, error: CopilotError) -> None:
+        """Wait before a refusal is raised, if the subject is refused repeatedly."""
+        name = f"{subject.level}:{subject.name}"
+        await self._throttle.hold_back(name, f"{error.message} {error.hint}")
 
     async def _refuse(
         self, subject: Subject, message: str, *, retry_after: float, hint: str
     ) -> NoReturn:
-        """Raise `QuotaExceeded`, after a delay if the subject is refused repeatedly."""
-        name = f"{subject.level}:{subject.name}"
-        await self._throttle.hold_back(name, f"{message} {hint}")
-        raise QuotaExceeded(message, retry_after=retry_after, hint=hint)
+        error = QuotaExceeded(message, retry_after=retry_after, hint=hint)
+        await self.hold_back(subject, error)
+        raise error
 
     def _build_release(self, places: Sequence[Place]) -> Callable[[], None]:
         def release() -> None:
@@ -304,25 +292,12 @@ class Limiter:
 
         return release
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(retrieve_exception)
-
     async def _add(self, name: str, amount: int, seconds: int) -> tuple[int, float] | None:
         try:
             return await self._counters.add(name, amount, seconds)
         except CountersFailed as error:
             self._warn(error)
             return None
-
-    async def _read(self, name: str) -> tuple[int, float]:
-        try:
-            return await self._counters.read(name)
-        except CountersFailed as error:
-            self._warn(error)
-            return 0, 0.0
 
     async def _count_places(self, subject: Subject) -> int:
         try:
@@ -334,6 +309,43 @@ class Limiter:
     def _warn(self, error: CountersFailed) -> None:
         if self._log_limit.allows_line():
             logger.error("Limits cannot be counted and are not enforced: %s", error)
+
+
+class Quota(Limit):
+    """The quota of a subject of tokens or dollars in a window, counted with other processes."""
+
+    def __init__(self, limiter: Limiter, kind: Spent, subject: Subject, rule: Rule) -> None:
+        super().__init__(kind, rule.amount, self._build_quota_error)
+        self._limiter = limiter
+        self._subject = subject
+        self._rule = rule
+        self._name = _name(kind, subject, rule)
+        self._unit = _MICRO if kind == "dollars" else 1
+        self._seconds_left = 0.0
+
+    async def refresh(self) -> None:
+        amount, self._seconds_left = await self._limiter.read(self._name)
+        self._amount = amount / self._unit
+
+    async def add(self, amount: float) -> None:
+        units = ceil(Decimal(str(amount)) * self._unit)
+        count = await self._limiter.add_amount(self._name, units, self._rule.seconds)
+        self._amount = count / self._unit
+
+    async def explain(self) -> CopilotError:
+        error = await super().explain()
+        await self._limiter.hold_back(self._subject, error)
+        return error
+
+    def _build_quota_error(self, _used: float) -> QuotaExceeded:
+        level, rule = self._subject.level, self._rule
+        what = "token" if self.kind == "tokens" else "US dollar"
+        return QuotaExceeded(
+            f"{_SUBJECTS[level]} used up {_spell_amount(rule.amount, what)} in "
+            f"{_spell(rule.seconds)}. Please try again in {_spell(self._seconds_left)}.",
+            retry_after=self._seconds_left,
+            hint=f"The setting limits.{self.kind}_per_{level} is {rule.text}.",
+        )
 
 
 _SUBJECTS = {

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from agents import RunHooks
 
-from copilot_runtime.adapters.chat_span import price_usage
+from copilot_runtime.adapters.pricing import price_usage
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.run_input import CURRENT_RUN, wait_for_storage
 from copilot_runtime.telemetry import semconv

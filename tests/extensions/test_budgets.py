@@ -1,0 +1,134 @@
+"""Bounds hold for a whole run: its sub-agents, the tasks of its plan, and those side by side."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
+from copilot_runtime.api import Adapter
+from copilot_runtime.api.events import ActionExecutionResult, Event, Usage
+from copilot_runtime.extensions.assistants.agent import AssistantAgent
+from copilot_runtime.extensions.planner import budget
+from copilot_runtime.extensions.planner.settings import PlannerSettings
+from copilot_runtime.testing import Client, ReplyFailed, call, say
+from tests.extensions.assistants.test_agent import write_files
+from tests.extensions.planner.test_hostile import plan
+
+pytestmark = pytest.mark.anyio
+
+USAGE = Usage(model="m", input_tokens=60, output_tokens=40)
+
+
+class Model(Adapter):
+    """Plans, and else answers with the same; each request costs 100 tokens."""
+
+    def __init__(self, work: Callable[[ChatRequest], Sequence[Event]], *tasks: str) -> None:
+        self.work = work
+        self.tasks = tasks
+        self.tokens = 0
+
+    async def stream(self, request: ChatRequest) -> Events:
+        if any(one.name == "create_plan" for one in request.actions):
+            for event in plan(*self.tasks):
+                yield event
+            return
+        await asyncio.sleep(0)  # others send theirs
+        self.tokens += 100
+        for event in [*self.work(request), USAGE]:
+            yield event
+
+
+def delegate(request: ChatRequest) -> Sequence[Event]:
+    other = "b" if "You are A." in str(request.messages[0]) else "a"
+    return call("run_sub_agent", {"agent": other, "prompt": "Do it."})
+
+
+async def ask_planner(model: Adapter, agents: Any = None, **limits: Any) -> Any:
+    section = PlannerSettings(name="planner", store="memory", rounds=0, floor=-1, **limits)
+    settings = Settings(threads="memory", planner=section)
+    runtime = CopilotRuntime(model, agents=agents, settings=settings)
+    async with Client(runtime, agent="planner") as client:
+        return (await client.say("Do it all.")).state["plan"]
+
+
+def build_team(model: Adapter, folder: Path) -> Any:
+    files = write_files(folder, a="You are A.", b="You are B.")
+    return {name: AssistantAgent(name, files, model) for name in "ab"}
+
+
+async def test_tasks_side_by_side_keep_to_the_tokens_of_their_plan() -> None:
+    model = Model(lambda _: say("Done."), *"abcdefghij")
+    outcome = await ask_planner(model, tokens=300)
+
+    assert (model.tokens, outcome["tokens"]) == (300, 300)
+    assert outcome["reason"] == (
+        "The plan has used 300 tokens; at most 300 are allowed, by its `planner.tokens`."
+    )
+
+
+async def test_sub_agents_keep_to_the_tokens_of_the_plan_that_they_work_for(
+    tmp_path: Path,
+) -> None:
+    model = Model(delegate, *"ab")
+    outcome = await ask_planner(model, build_team(model, tmp_path), tokens=1000)
+
+    assert (model.tokens, outcome["tokens"]) == (1000, 1000)
+
+
+async def test_a_plan_has_a_bound_of_requests_for_all_tasks_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "MIN_REQUESTS", 30)
+    model = Model(delegate, *"ab")
+    outcome = await ask_planner(model, build_team(model, tmp_path), tasks=2)
+
+    assert model.tokens == 30 * 100
+    assert outcome["reason"].startswith("The tasks of the plan have sent 30 requests to models")
+
+
+async def ask_at_once(
+    times: int, model: Any, *, agent: str | None = None, **parts: Any
+) -> set[str]:
+    """Return the errors of questions at once of somebody who may use 500 tokens a day."""
+    section: Any = {"tokens_per_user": "500/day"}
+    settings = Settings(threads="memory", max_turns=20, limits=section)
+    runtime = CopilotRuntime(model, settings=settings, **parts)
+    async with Client(runtime, agent=agent) as client:
+        asking = [client.another(agent=agent).say("Hi") for _ in range(times)]
+        errors = await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(error, ReplyFailed) for error in errors)
+    return {str(error).partition(" Please")[0] for error in errors}
+
+
+SPENT = {"You have used up 500 tokens in 1 day."}
+
+
+@action
+def look() -> str:
+    """Look."""
+    return "There is more."
+
+
+async def test_questions_side_by_side_keep_to_the_tokens_of_their_user() -> None:
+    model = Model(lambda _: call("look", {}))
+    errors = await ask_at_once(10, model, actions=[look])
+
+    assert (errors, model.tokens) == (SPENT, 500)
+
+
+async def test_an_agent_with_a_model_of_its_own_ends_where_it_goes_on_from_a_call() -> None:
+    seen: list[Event] = []
+
+    async def wander(run: RunInput) -> Events:
+        for number in range(20):
+            seen.append(USAGE)
+            for event in [*call("look", {}, id=f"c{number}"), USAGE]:
+                yield event
+            yield ActionExecutionResult(call_id=f"c{number}", name="look", result="More.")
+
+    errors = await ask_at_once(1, None, agent="wander", agents={"wander": wander})
+
+    assert (errors, len(seen)) == (SPENT, 5)

@@ -60,7 +60,7 @@ class World:
     def close(self) -> None:
         """Close all."""
         for sandbox in self._sandboxes:
-            sandbox.retire()
+            sandbox.close()
         self._listener.close()
 
     @property

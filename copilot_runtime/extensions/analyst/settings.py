@@ -94,9 +94,18 @@ class AnalystSettings(Section):
     query_timeout: Seconds = Field(default=30, description="Timeout of a query, in seconds.")
     memory_limit: Annotated[
         str, check_match(r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B)$", "a size, such as 512MB or 2GB")
-    ] = Field(default="512MB", description="Memory limit of all queries together.")
-    threads: Count = Field(default=2, description="Number of threads for all queries together.")
-    concurrency: Count = Field(default=8, description="Maximum number of concurrent queries.")
+    ] = Field(
+        default="512MB",
+        description="Memory limit of all queries together, enforced by the kernel on Linux.",
+    )
+    threads: Count = Field(
+        default=2, description="Number of threads of a query, and of warm processes for queries."
+    )
+    concurrency: Count = Field(
+        default=8,
+        description="Maximum number of concurrent queries, and at most one for each 128MB of "
+        "memory_limit.",
+    )
     row_filters: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
         description="Which rows of a table a user may see: SQL by the name of the table, such as "

@@ -13,6 +13,7 @@ import duckdb
 from copilot_runtime.extensions.analyst.engine.datasets import fingerprint_schema
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
+from copilot_runtime.extensions.analyst.engine.loading import locate_files
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions, Sandbox
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
 from copilot_runtime.extensions.analyst.results import Column
@@ -88,13 +89,13 @@ async def answer_sandbox(given: Given, world: World) -> Facts:
 
 def execute_unguarded(engine: Engine, sql: str) -> list[list[Any]]:
     """Execute SQL in the sandbox of an engine as if there were no guard."""
-    sandbox = engine._require_sandbox()  # pyright: ignore[reportPrivateUsage]
-    cursor = sandbox.open_cursor()
+    files = locate_files(engine._store, engine._manifest)  # pyright: ignore[reportPrivateUsage]
+    sandbox = Sandbox(engine.options, files)
     try:
-        result = cursor.execute(sql)
+        result = sandbox.open_cursor().execute(sql)
         return [list(row) for row in result.fetchall()]
     finally:
-        cursor.close()
+        sandbox.close()
 
 
 def answer_fingerprint(given: Given, world: World) -> Facts:
@@ -156,7 +157,7 @@ def _run_unchecked(sql: str, options: EngineOptions, file: Path) -> Mapping[str,
     except duckdb.Error as error:
         return {"raises": type(error).__name__}
     finally:
-        sandbox.retire()
+        sandbox.close()
 
 
 async def _run_checked(

@@ -15,12 +15,17 @@ from copilot_runtime.extensions.analyst.engine.datasets import (
     choose_name,
     name_saved_table,
 )
-from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
+from copilot_runtime.extensions.analyst.engine.errors import (
+    DatasetRefused,
+    QueryFailed,
+    QueryTimedOut,
+)
+from copilot_runtime.extensions.analyst.engine.executor import Executor
 from copilot_runtime.extensions.analyst.engine.metadata import MetadataCache, TableMetadata
-from copilot_runtime.extensions.analyst.engine.query import Executor, Query
-from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions, Sandbox
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, OnProgress, expand_sources
 from copilot_runtime.extensions.analyst.engine.store import Manifest, ManifestEntry, Store
+from copilot_runtime.extensions.analyst.engine.workers import RemoteQuery, RemoteSaving, Workers
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.telemetry import semconv
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
 
 T = TypeVar("T")
-
 
 Relate = Callable[[Dataset, Scope], str]
 """Returns the FROM item for a data set with only the rows that a scope may see."""
@@ -76,9 +80,10 @@ class Engine:
         self._datasets: dict[str, Dataset] = {}
         self.version = ""
         """Changes whenever rows of the operator's data sets may have changed."""
-        self._sandbox: Sandbox | None = None
+        self._workers: Workers | None = None
         self._changes = asyncio.Lock()
-        self._executor = Executor(options.concurrency)
+        self._executor = Executor(options.most_workers)
+        self._streams = asyncio.Semaphore(options.most_workers)
         self._metadata = MetadataCache(self)
 
     @property
@@ -110,7 +115,7 @@ class Engine:
         Unreadable sources are in `problems`. Raises the first source's error if there is no data at
         all.
         """
-        if self._sandbox is not None:
+        if self._workers is not None:
             return
         async with self._changes:
             self._store.open()
@@ -132,18 +137,18 @@ class Engine:
                 if self.problems and not self._datasets:
                     raise next(iter(self.problems.values()))
             except BaseException:
-                if self._sandbox is not None:
-                    self._sandbox.retire()
-                    self._sandbox = None
+                if self._workers is not None:
+                    self._workers.close()
+                    self._workers = None
                 self._store.close()
                 raise
 
     async def aclose(self) -> None:
         """Stop all queries and close everything."""
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            await self._executor.start(workers.close)
         await self._executor.aclose()
-        if self._sandbox is not None:
-            self._sandbox.retire()
-            self._sandbox = None
         self._store.close()
 
     async def wait_idle(self) -> None:
@@ -165,7 +170,7 @@ class Engine:
         Cancellation interrupts the query. `on_start` is called when a slot is free.
         """
         most = max(0, min(limit, self.options.max_rows))
-        table = await self._execute(query, most, timeout, on_start, Query.run)
+        table = await self._execute(query, most, timeout, on_start, RemoteQuery.run)
         span.set_attributes({semconv.DB_RESPONSE_RETURNED_ROWS: len(table.rows)})
         return table
 
@@ -179,27 +184,33 @@ class Engine:
     ) -> AsyncGenerator[Sequence[Sequence[Any]]]:
         """Yield the rows of a query in batches, with backpressure from the reader.
 
-        `timeout` applies to each batch. A slow reader occupies no slot. Always close the iterator.
+        `timeout` applies to each batch. A slow reader occupies no slot of queries, but one of
+        streams. Always close the iterator.
         """
         await self._follow()
         left = self.options.max_rows if limit is None else limit
         seconds = timeout or self.options.query_timeout
-        job = Query(self._require_sandbox(), _read_sql(query), left, self.options)
         try:
-            await self._executor.run(job, Query.begin, seconds)
+            await asyncio.wait_for(self._streams.acquire(), seconds)
+        except TimeoutError:
+            raise QueryTimedOut(seconds) from None
+        job = RemoteQuery(self._require_workers, _read_sql(query), left)
+        try:
+            await self._executor.run(job, RemoteQuery.begin, seconds)
             while left > 0:
-                fetch = partial(Query.fetch, count=min(batch_rows, left))
+                fetch = partial(RemoteQuery.fetch, count=min(batch_rows, left))
                 rows = await self._executor.run(job, fetch, seconds)
                 if not rows:
                     return
                 left -= len(rows)
                 yield rows
         finally:
+            self._streams.release()
             self._executor.close_query(job)
 
     async def explain(self, query: "GuardedQuery | str") -> None:
         """Raise `QueryFailed` if names or types of a query are wrong. The query does not run."""
-        await self._execute(query, 0, None, None, Query.explain)
+        await self._execute(query, 0, None, None, RemoteQuery.explain)
 
     async def describe(self, name: str, scope: Scope) -> TableMetadata:
         """Return statistics of a data set, computed over the rows that a scope may read."""
@@ -236,13 +247,11 @@ class Engine:
                 else choose_name(name_saved_table(name, owner), "ds", self._datasets, self.keywords)
             )
             part = self._store.new_file(table)
-            files = loading.locate_files(self._store, self._manifest)
-            saving = await self._executor.start(loading.Saving, part, files, self.options)
+            saving = await self._executor.start(RemoteSaving, self._require_workers(), part)
             work = self._executor.start(saving.run, table, _read_sql(query))
-            self._executor.watch(saving.watch_size(work))
             try:
                 stored = await self._executor.attend(
-                    work, saving.interrupt, self.options.query_timeout
+                    work, saving.kill, saving.kill, self.options.query_timeout
                 )
                 entry = ManifestEntry(
                     alias=alias,
@@ -312,10 +321,10 @@ class Engine:
                     return
             raise DatasetRefused(f"You have saved no data set {name!r}.")
 
-    def _require_sandbox(self) -> Sandbox:
-        if self._sandbox is None:
+    def _require_workers(self) -> Workers:
+        if self._workers is None:
             raise QueryFailed("The engine is not open.")
-        return self._sandbox
+        return self._workers
 
     async def _execute(
         self,
@@ -323,10 +332,10 @@ class Engine:
         limit: int,
         timeout: float | None,
         on_start: Callable[[], None] | None,
-        work: Callable[[Query], T],
+        work: Callable[[RemoteQuery], T],
     ) -> T:
         await self._follow()
-        job = Query(self._require_sandbox(), _read_sql(query), limit, self.options)
+        job = RemoteQuery(self._require_workers, _read_sql(query), limit)
         seconds = timeout or self.options.query_timeout
         return await self._executor.run(job, work, seconds, on_start)
 
@@ -341,10 +350,10 @@ class Engine:
         if stamp in {0, self._stamp}:  # unchanged, or the manifest was deleted
             return
         try:
-            await self._open_sandbox(self._store.read())
+            await self._start_workers(self._store.read())
         except duckdb.Error:  # the writer has replaced a file meanwhile
             stamp = self._store.stamp()
-            await self._open_sandbox(self._store.read())
+            await self._start_workers(self._store.read())
         self._stamp = stamp
 
     async def _load(
@@ -355,7 +364,7 @@ class Engine:
         is_first: bool = False,
     ) -> Sequence[str]:
         if not self._store.is_writer:
-            await self._open_sandbox(self._manifest)
+            await self._start_workers(self._manifest)
             return []
         loader = loading.Loader(
             *(self._store, self.options, self._executor, self.keywords),
@@ -369,20 +378,20 @@ class Engine:
 
     async def _swap(self, manifest: Manifest) -> None:
         """Use other data sets for all later queries. If that fails, nothing has changed."""
-        await self._open_sandbox(manifest, write=True)
+        await self._start_workers(manifest, write=True)
         self._store.clean(manifest.entries)
 
-    async def _open_sandbox(self, manifest: Manifest, *, write: bool = False) -> None:
+    async def _start_workers(self, manifest: Manifest, *, write: bool = False) -> None:
         files = loading.locate_files(self._store, manifest)
-        sandbox = await self._executor.start(Sandbox, self.options, files)
+        workers = await self._executor.start(Workers, self.options, files)
         if write:
             try:
                 self._store.write(manifest)
             except BaseException:
-                sandbox.retire()
+                workers.close()
                 raise
             self._stamp = self._store.stamp()
-        before, self._sandbox = self._sandbox, sandbox
+        before, self._workers = self._workers, workers
         self._manifest = manifest
         self._datasets = {
             dataset.name: dataset
@@ -393,7 +402,7 @@ class Engine:
             dataset.version for dataset in self._datasets.values() if not dataset.is_saved
         )
         if before is not None:
-            before.retire()
+            self._executor.start(before.retire)
 
 
 def _read_sql(query: "GuardedQuery | str") -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject, get_text, parse_object
@@ -19,6 +19,9 @@ FailureKind = Literal[
     "not_allowed",
     "other",
 ]
+
+
+_LESS = "Ask for less: filter, aggregate, or leave a join out."
 
 
 class QueryFailed(CopilotError):
@@ -54,6 +57,18 @@ class QueryFailed(CopilotError):
         self.exception_type = exception_type
         """DuckDB's exception class without `Exception`, such as `Binder`."""
 
+    def to_fields(self) -> dict[str, Any]:
+        """Return the arguments that make an equal error."""
+        return {
+            "message": self.message,
+            "kind": self.error_type,
+            "name": self.name,
+            "candidates": self.candidates,
+            "position": self.position,
+            "exception_type": self.exception_type,
+            "hint": self.hint,
+        }
+
 
 class QueryTimedOut(CopilotError):
     """A query exceeded its time limit and was stopped."""
@@ -67,7 +82,7 @@ class QueryTimedOut(CopilotError):
     def __init__(self, seconds: float) -> None:
         super().__init__(
             f"The query was stopped after {seconds:g} s.",
-            hint="Ask for less: filter, aggregate, or leave a join out.",
+            hint=_LESS,
         )
 
 
@@ -119,6 +134,16 @@ def parse_error(error: Exception, offset: int = 0) -> QueryFailed:
         candidates=candidates,
         position=max(int(position) - offset, 0) if position.isdigit() else None,
         exception_type=exception_type,
+    )
+
+
+def refuse_memory(limit: str) -> QueryFailed:
+    """Return the error for a query that exceeded `analyst.memory_limit`."""
+    return QueryFailed(
+        f"The query needs more memory than analyst.memory_limit ({limit}) allows.",
+        kind="out_of_memory",
+        exception_type="Out of Memory",
+        hint=_LESS,
     )
 
 

@@ -1,4 +1,4 @@
-"""Write the files in the folder: copies of the sources, and saved data sets."""
+"""Write copies of the sources into the folder."""
 
 import asyncio
 import logging
@@ -18,18 +18,12 @@ from copilot_runtime.extensions.analyst.engine.copies import (
     read_table,
     refuse_copy,
 )
-from copilot_runtime.extensions.analyst.engine.datasets import choose_name, quote_name, quote_text
-from copilot_runtime.extensions.analyst.engine.errors import (
-    DatasetRefused,
-    QueryFailed,
-    parse_error,
-)
-from copilot_runtime.extensions.analyst.engine.query import Executor
+from copilot_runtime.extensions.analyst.engine.datasets import choose_name, quote_text
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
+from copilot_runtime.extensions.analyst.engine.executor import Executor
 from copilot_runtime.extensions.analyst.engine.sandbox import (
     EngineOptions,
     Sandbox,
-    attach_files,
-    check_statement,
     lock_connection,
 )
 from copilot_runtime.extensions.analyst.engine.sources import (
@@ -228,7 +222,7 @@ def read_words(options: EngineOptions) -> tuple[frozenset[str], frozenset[str]]:
         "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
     ).fetchall()
     cursor.close()
-    sandbox.retire()
+    sandbox.close()
     return frozenset(row[0] for row in functions), frozenset(row[0] for row in words)
 
 
@@ -244,76 +238,3 @@ def drop_broken_copies(store: Store, manifest: Manifest) -> Manifest:
             logger.warning("The copy of %r is unreadable: %s", entry.source, error)
             whole = whole.remove(entry)
     return whole
-
-
-_SIZE_INTERVAL = 0.1
-"""Seconds between two checks of a file's size."""
-
-
-class Saving:
-    """The only writing connection; it is locked like a sandbox, except for its new file."""
-
-    def __init__(self, part: Path, files: Mapping[str, Path], options: EngineOptions) -> None:
-        self._part = part
-        self._connection = duckdb.connect(config=options.build_config())
-        self._max_rows = options.max_rows
-        self._max_file = options.max_file
-        self._is_too_large = False
-        try:
-            attach_files(self._connection, files, options.folder)
-            self._execute(f"ATTACH {quote_text(str(part))} AS target")
-            path = ",".join(f'{quote_name(alias)}."main"' for alias in files)
-            self._execute(f"SET search_path = {quote_text(path)}")
-            lock_connection(self._connection)
-        except BaseException:
-            self.discard()
-            raise
-
-    def _execute(self, sql: str) -> None:
-        self._connection.execute(sql)
-
-    def run(self, name: str, sql: str) -> StoredTable:
-        """Save the rows of a query as a table. Raises `QueryFailed`."""
-        check_statement(self._connection, sql)
-        prefix = f"CREATE TABLE target.main.{quote_name(name)} AS FROM ("
-        text = sql.rstrip().rstrip(";")
-        try:
-            self._execute(f"{prefix}{text}\n) LIMIT {self._max_rows + 1}")
-            stored = read_table(self._connection, name, name, "target")
-            self._check_size(stored)
-            self._execute("CHECKPOINT target")
-            if self._part.stat().st_size > self._max_file:
-                raise QueryFailed("The result is too large to be saved.")
-        except duckdb.Error as error:
-            if self._is_too_large:
-                raise QueryFailed("The result is too large to be saved.") from None
-            raise parse_error(error, offset=len(prefix)) from None
-        self._connection.close()
-        return stored
-
-    def _check_size(self, table: StoredTable) -> None:
-        if table.row_count > self._max_rows:
-            raise QueryFailed(
-                "The result has too many rows to be saved.",
-                hint=f"At most {self._max_rows:,} rows can be saved: aggregate or filter.",
-            )
-
-    async def watch_size(self, work: "asyncio.Task[StoredTable]") -> None:
-        """Interrupt the work once its file is too large."""
-        while not (await asyncio.wait({work}, timeout=_SIZE_INTERVAL))[0]:
-            if self._part.exists() and self._part.stat().st_size > self._max_file:
-                self._is_too_large = True
-                self.interrupt()
-
-    def interrupt(self) -> None:
-        """Interrupt the running statement."""
-        try:
-            self._connection.interrupt()
-        except duckdb.Error:
-            return
-
-    def discard(self) -> None:
-        """Close the connection, and remove the unfinished file."""
-        self._connection.close()
-        for path in (self._part, self._part.with_name(self._part.name + ".wal")):
-            path.unlink(missing_ok=True)

@@ -1,15 +1,13 @@
-"""Queries in threads: run up to a limit, interrupted after a time, and at most so many at once."""
+"""One query on a sandbox: its rows up to a limit, with shortened cells."""
 
-import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import duckdb
 
-from copilot_runtime.base.concurrency import ThreadPool, retrieve_exception
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name
-from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut, parse_error
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, parse_error
 from copilot_runtime.extensions.analyst.engine.sandbox import (
     EngineOptions,
     Sandbox,
@@ -25,7 +23,7 @@ _FIRST_BATCH = 64
 
 
 class Query:
-    """A query on a sandbox. Call `run` in a worker thread; `stop` may be called from any thread."""
+    """A query on a sandbox, in a worker process. `stop` may be called from another thread."""
 
     def __init__(self, sandbox: Sandbox, sql: str, limit: int, options: EngineOptions) -> None:
         self._sandbox = sandbox
@@ -53,13 +51,7 @@ class Query:
 
     def open(self) -> duckdb.DuckDBPyConnection:
         """Check the statement and return a cursor for it; `close` must follow."""
-        if not self._sandbox.lease():
-            raise QueryFailed("The engine is closed.")
-        try:
-            cursor = self._sandbox.open_cursor()
-        except BaseException:
-            self._sandbox.release()
-            raise
+        cursor = self._sandbox.open_cursor()
         with self._lock:
             self._cursor = cursor
         try:
@@ -76,25 +68,32 @@ class Query:
             cursor, self._cursor = self._cursor, None
         if cursor is not None:
             cursor.close()
-            self._sandbox.release()
 
-    def begin(self) -> Sequence[Column]:
-        """Start the query and return its columns; `fetch` returns rows, `close` ends it."""
+    def begin(self) -> None:
+        """Start the query; `fetch` returns rows, `close` ends it."""
         try:
-            cursor = self.open()
-            cursor.execute(self._sql)
-            return [Column(item[0], str(item[1])) for item in cursor.description or ()]
+            self.open().execute(self._sql)
         except duckdb.Error as error:
             raise parse_error(error) from None
 
     def fetch(self, count: int) -> Sequence[Sequence[Any]]:
-        """Return the next batch of rows, or an empty list at the end."""
-        self._check_stop()
-        try:
-            rows = self._cursor.fetchmany(count) if self._cursor else []
-        except duckdb.Error as error:
-            raise parse_error(error) from None
-        return [cap_cells(row, self._options.max_cell)[0] for row in rows]
+        """Return the next batch of rows, within `max_bytes`, or an empty list at the end."""
+        rows: list[Sequence[Any]] = []
+        size = 0
+        while len(rows) < count and size < self._options.max_bytes:
+            self._check_stop()
+            try:
+                least = min(count - len(rows), _FIRST_BATCH)
+                batch = self._cursor.fetchmany(least) if self._cursor else []
+            except duckdb.Error as error:
+                raise parse_error(error) from None
+            if not batch:
+                break
+            for values in batch:
+                row, length = cap_cells(values, self._options.max_cell)
+                rows.append(row)
+                size += length
+        return rows
 
     def _work(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         try:
@@ -219,136 +218,3 @@ def _cap_cell(cell: Any, limit: int) -> Any:
     if isinstance(cell, list | dict) and len(text := repr(cell)) > limit:
         return text[:limit] + "…"
     return cell
-
-
-GRACE = 1.0
-"""Seconds for interrupted work to end before it is abandoned."""
-
-LEAVE = 5.0
-"""Seconds to wait for threads at the end: a program that exits while DuckDB works aborts."""
-
-REPEAT = 0.02
-"""Seconds between two interrupts: an interrupt just before a query starts is lost."""
-
-
-class Executor:
-    """The worker threads of an engine.
-
-    Args:
-        concurrency: Maximum number of concurrent queries; an uninterruptible query keeps its slot.
-    """
-
-    def __init__(self, concurrency: int) -> None:
-        self._slots = asyncio.Semaphore(concurrency)
-        self._pool = ThreadPool(concurrency, "analyst")
-        self._writers = ThreadPool(2, "analyst-writer")
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._stops: set[Callable[[], None]] = set()
-        self._lock = threading.Lock()
-        self._busy = 0
-        self._pending: dict[Query, asyncio.Task[Any]] = {}
-
-    def start(self, work: Callable[..., T], *arguments: Any) -> "asyncio.Task[T]":
-        """Start work that is not a query: opening, copying, closing."""
-        return self.watch(self._writers.run(self._count(lambda: work(*arguments))))
-
-    async def run(
-        self,
-        query: Query,
-        work: Callable[[Query], T],
-        timeout: float,
-        on_start: Callable[[], None] | None = None,
-    ) -> T:
-        """Run one step of a query once a slot is free.
-
-        Raises `QueryTimedOut`. Cancellation interrupts the query.
-        """
-        await self._slots.acquire()
-        try:
-            if on_start is not None:
-                on_start()
-            task = self.watch(self._pool.run(self._count(lambda: work(query))))
-        except BaseException:
-            self._slots.release()
-            raise
-        self._pending[query] = task
-
-        def finish(_: object) -> None:
-            self._slots.release()
-            del self._pending[query]
-
-        task.add_done_callback(finish)
-        return await self.attend(task, query.stop, timeout)
-
-    async def attend(self, work: "asyncio.Task[T]", stop: Callable[[], None], timeout: float) -> T:
-        """Await work in a thread; interrupt it on timeout or cancellation."""
-        self._stops.add(stop)
-        work.add_done_callback(lambda _: self._stops.discard(stop))
-        try:
-            done, _ = await asyncio.wait({work}, timeout=timeout)
-        except asyncio.CancelledError:
-            stop()
-            self.watch(_stop_work(stop, work))
-            raise
-        if not done:
-            await _stop_work(stop, work)
-            raise QueryTimedOut(timeout)
-        return work.result()
-
-    def close_query(self, query: Query) -> None:
-        """Stop a started query, and close it once its thread is done."""
-        query.stop()
-        task = self._pending.get(query)
-        if task is None:
-            self.start(query.close)
-        else:
-            task.add_done_callback(lambda _: self.start(query.close))
-
-    async def wait_idle(self) -> None:
-        """Wait until no work is running."""
-        while self._tasks:
-            await asyncio.wait({*self._tasks})
-
-    async def aclose(self) -> None:
-        """Interrupt all work, and wait for it briefly."""
-        for stop in [*self._stops]:
-            stop()
-        if self._tasks:
-            await asyncio.wait({*self._tasks}, timeout=GRACE)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LEAVE
-        while self._busy and loop.time() < end:
-            for stop in [*self._stops]:
-                stop()
-            await asyncio.sleep(REPEAT)
-
-    def _count(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Count the work as running until its thread ends, even if its waiter was cancelled."""
-
-        def run() -> T:
-            with self._lock:
-                self._busy += 1
-            try:
-                return work()
-            finally:
-                with self._lock:
-                    self._busy -= 1
-
-        return run
-
-    def watch(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Run a coroutine as a task that `wait_idle` and `aclose` wait for."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(retrieve_exception)
-        return task
-
-
-async def _stop_work(stop: Callable[[], None], work: "asyncio.Task[Any]") -> None:
-    """Interrupt work repeatedly until its thread is done or the grace period is over."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + GRACE
-    while not work.done() and loop.time() < end:
-        stop()
-        await asyncio.wait({work}, timeout=REPEAT)

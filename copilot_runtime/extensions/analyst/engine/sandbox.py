@@ -1,7 +1,7 @@
 """A locked DuckDB instance in which queries can only read, and its limits."""
 
+import re
 import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,10 @@ CONFIG: Mapping[str, str] = {
 }
 
 
+_MEMORY_OF_WORKER = 128_000_000
+"""Part of the memory limit for which one process may run: an idle one has 75 MB."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Limits of the engine, and the folder of its files."""
@@ -34,7 +38,8 @@ class EngineOptions:
     folder: Path
     """Folder for copies and saved data sets, written by this engine only."""
     memory_limit: str = "512MB"
-    """Memory limit of all concurrent queries together, in DuckDB's notation."""
+    """Memory limit of all concurrent queries together, in DuckDB's notation. The kernel enforces
+    it as well: DuckDB does not count the memory of functions."""
     threads: int = 2
     query_timeout: float = 30.0
     """Time limit of a query in seconds, excluding its wait for a slot."""
@@ -52,6 +57,23 @@ class EngineOptions:
     def build_config(self) -> Config:
         """Return the configuration of a locked connection."""
         return {**CONFIG, "memory_limit": self.memory_limit, "threads": str(self.threads)}
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory limit in bytes."""
+        size = re.fullmatch(r"([0-9.]+) ?([KMGT])(I?)B", self.memory_limit.upper())
+        assert size is not None
+        return int(float(size[1]) * (1024 if size[3] else 1000) ** ("KMGT".index(size[2]) + 1))
+
+    @property
+    def memory_reserve(self) -> int:
+        """Bytes of address space that a process may keep after a query, beside the limit."""
+        return self.memory_bytes // 4
+
+    @property
+    def most_workers(self) -> int:
+        """Maximum number of processes for queries, each of which needs memory of its own."""
+        return min(self.concurrency, max(1, self.memory_bytes // _MEMORY_OF_WORKER))
 
     def __post_init__(self) -> None:
         for name in ("threads", "query_timeout", "max_rows", "max_cell", "concurrency"):
@@ -71,9 +93,6 @@ class Sandbox:
     def __init__(self, options: EngineOptions, files: Mapping[str, Path]) -> None:
         """Open the sandbox with database files by their names in SQL."""
         self._path = ",".join(f'{quote_name(alias)}."main"' for alias in files)
-        self._lock = threading.Lock()
-        self._leases = 0
-        self._is_retired = False
         with tempfile.TemporaryDirectory(prefix="analyst-") as folder:
             self._connection = _open_empty(Path(folder) / "empty.duckdb", options)
         try:
@@ -93,31 +112,9 @@ class Sandbox:
             cursor.execute(f"SET search_path = {quote_text(self._path)}")
         return cursor
 
-    def lease(self) -> bool:
-        """Keep the sandbox open until `release`. Returns `False` if it is closed."""
-        with self._lock:
-            if self._is_retired:
-                return False
-            self._leases += 1
-            return True
-
-    def release(self) -> None:
-        """End a lease; the last one closes a retired sandbox."""
-        with self._lock:
-            self._leases -= 1
-            is_last = self._is_retired and not self._leases
-        if is_last:
-            self._connection.close()
-
-    def retire(self) -> None:
-        """Close the sandbox after its last query."""
-        with self._lock:
-            if self._is_retired:
-                return
-            self._is_retired = True
-            is_idle = not self._leases
-        if is_idle:
-            self._connection.close()
+    def close(self) -> None:
+        """Close the connection and the files."""
+        self._connection.close()
 
 
 def attach_files(

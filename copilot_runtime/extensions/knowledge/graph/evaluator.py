@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import IO, Any, TypeAlias, cast
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.processes import start_worker
 from copilot_runtime.extensions.knowledge.graph.sparql import (
     QueryKind,
     SparqlLimits,
@@ -35,8 +35,6 @@ ViewKey: TypeAlias = tuple[int, Hashable]
 """The generation of a graph, and a key of its visible part."""
 
 _WORKER = Path(__file__).with_name("worker.py")
-_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
-"""Environment variables that a worker inherits; none holds a key."""
 _GRACE = 2.0
 """Seconds after its own time limit until a child process is killed by its parent."""
 _MOST_LOADING = 300.0
@@ -226,16 +224,12 @@ class _View:
         ours.settimeout(_GRACE)
 
     def _start_process(self, data: IO[bytes], control: socket.socket) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(  # noqa: S603 - our own file
-            [
-                *(sys.executable, "-P", str(_WORKER), str(control.fileno())),
-                self._folder.name if self._folder else "",
-            ],
+        folder = self._folder.name if self._folder else ""
+        return start_worker(
+            *(_WORKER, str(control.fileno()), folder),
             stdin=data,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
             pass_fds=[control.fileno()],
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         )
 
     def evaluate(self, evaluation: Evaluation, deadline: float) -> SparqlResult:

@@ -6,22 +6,22 @@ that the system itself enforces. It can open neither files nor connections, and 
 time is up, whatever it does. What may not be seen never was in this process, and no key or
 password either.
 
-The file is run by its path and imports nothing of ours.
+The file is run by its path and imports little of ours.
 """
 
 import gc
 import json
-import mmap
 import os
 import signal
 import socket
 import struct
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from pyoxigraph import DefaultGraph, QueryBoolean, QuerySolutions, RdfFormat, Store, Triple
+
+from copilot_runtime.base.processes import limit_process
 
 COMMAND = struct.Struct("!cI")
 """A command to the worker: `q` to run the query of the attached connection, `k` to kill
@@ -137,23 +137,9 @@ def text_of(term: Any) -> str:
 
 def limit(seconds: float, memory: int) -> None:
     """Set kernel limits of this process: time, memory, and no files or sockets."""
-    import resource  # the parent imports this file as well, where there may be no such module
-
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))  # none at all would be for ever
-    if size := used_memory():
-        resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
-    for closed in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
-        resource.setrlimit(closed, (0, 0))
-
-
-def used_memory() -> int:
-    """Return the address space of this process in bytes; 0 if the system does not report it."""
-    try:
-        pages = Path("/proc/self/statm").read_text().split()[0]
-    except OSError:
-        return 0
-    return int(pages) * mmap.PAGESIZE
+    limit_process(memory=memory)
 
 
 if __name__ == "__main__":

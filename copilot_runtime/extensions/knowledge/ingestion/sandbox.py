@@ -16,6 +16,7 @@ import sys
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.processes import limit_cpu, limit_process
 
 MOST_PAGES = 5000
 MOST_CHARACTERS = 16 * 1024 * 1024
@@ -71,7 +72,8 @@ _CODE = (
 def main() -> None:
     """Run the function of the task in the first argument, within limits."""
     file, function, *arguments = json.loads(sys.argv[1])["call"]
-    _limit_process()
+    limit_cpu(MOST_SECONDS)
+    limit_process(memory=MOST_MEMORY, open_files=None)
     try:
         value = runpy.run_path(file)[function](sys.stdin.buffer.read(), *arguments)
     except CopilotError as error:
@@ -112,17 +114,6 @@ def extract_pages(data: bytes) -> dict[str, object]:
             hint="Run text recognition (OCR) over it, and try again.",
         )
     return {"title": title, "pages": pages}
-
-
-def _limit_process() -> None:
-    """Set kernel limits, which hold even if the parent process is killed."""
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    except (ImportError, ValueError, OSError):  # Windows has none, and others may allow less
-        pass
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ LEFT_TO_THE_GUARD = [
 def sandbox(options: EngineOptions, shop: Path) -> Iterator[Sandbox]:
     sandbox = Sandbox(options, {"d1": shop})
     yield sandbox
-    sandbox.retire()
+    sandbox.close()
 
 
 def test_duckdb_refuses_to_write_and_to_leave_the_sandbox(sandbox: Sandbox) -> None:

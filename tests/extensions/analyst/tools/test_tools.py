@@ -350,3 +350,15 @@ async def test_the_preview_of_a_file_is_no_warning_that_it_is_cut(session: Sessi
     assert result.download.row_count == 60
     assert result.lineage is not None
     assert not result.lineage.checks
+
+
+async def test_sql_that_grows_without_end_is_told_the_limit_that_it_exceeded(
+    session: Session,
+) -> None:
+    sql = "SELECT list_reduce(list_transform(range(40), lambda x: 'x'), lambda a, b: a || a || b)"
+    result = await call_tool(session, "run_sql", {"sql": sql})
+    assert result.is_error
+    assert "analyst.memory_limit (512MB)" in str(result.output)
+
+    result = await call_tool(session, "run_sql", {"sql": "SELECT count(*) AS n FROM eval_data"})
+    assert not result.is_error

@@ -93,18 +93,6 @@ def test_what_fails_is_told_and_what_lacks_memory_says_nothing(
     assert ask("CONSTRUCT { ?s ?p ?o } { ?s ?p ?o }") == lines
 
 
-def test_the_used_memory_is_known_on_linux() -> None:
-    assert worker.used_memory() > 1_000_000
-
-
-def test_the_used_memory_is_none_of_our_business_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: object) -> str:
-        raise FileNotFoundError(path)
-
-    monkeypatch.setattr(worker.Path, "read_text", refuse)
-    assert worker.used_memory() == 0
-
-
 pytestmark = pytest.mark.anyio
 
 BOMB = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r . ?s ?t ?u . ?v ?w ?x"

@@ -347,7 +347,8 @@ def test_what_the_process_of_the_sandbox_says(
     monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=out))
     sandbox.main()
     assert json.loads(out.getvalue()) == said
-    assert limits == [resource.RLIMIT_CPU, resource.RLIMIT_AS]
+    kinds = (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
+    assert limits == [resource.RLIMIT_CPU, *kinds]
 
 
 def test_chunks_fit_and_lose_no_word() -> None:

@@ -67,12 +67,13 @@ class MessageIds:
 
     `messages` are the conversation before the run. An agent that continues after the result of a
     call may send its earlier messages again, to bring its client up to date. Such a message has the
-    same text, and is left out.
+    same text, and is left out; with `keeps_repeats` it is sent again, as clients of v1 expect.
     """
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], *, keeps_repeats: bool = False) -> None:
         self._used = collect_ids(messages)
         self._messages = messages
+        self._keeps_repeats = keeps_repeats
         self._names: dict[_Key, str] = {}
         self._repeats: dict[_Key, _Repeat] = {}
 
@@ -114,7 +115,9 @@ class MessageIds:
         is_same, is_over = repeat.goes_on(event), isinstance(event, TextMessageEnd | ReasoningEnd)
         if is_over or not is_same:
             del self._repeats[key]
-        return () if is_same else [self._name(key, one) for one in repeat.events]
+        if is_same:
+            return repeat.events if is_over and self._keeps_repeats else ()
+        return [self._name(key, one) for one in repeat.events]
 
     def _name(self, key: _Key, event: Event) -> Event:
         name = self._find_name(key)

@@ -77,7 +77,7 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                         pass
                     event = validate_event(event, run.agent_name)
                     if type(event) in STARTS and not is_renamed:
-                        messages = messages or MessageIds(run.messages)
+                        messages = messages or MessageIds(run.messages, keeps_repeats=run.is_v1)
                         is_renamed = messages.has(event)
                     if not (type(event) in _CHANGEABLE or joiner.halves or is_renamed):
                         ordering.check(event)

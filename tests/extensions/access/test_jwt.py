@@ -164,6 +164,7 @@ async def test_keys_are_rotated_without_a_restart() -> None:
         await scheme.aclose()
 
 
+@pytest.mark.stalls(reason="The test signs 10,000 tokens.")
 async def test_ten_thousand_unknown_keys_are_one_more_request_to_the_issuer() -> None:
     async with providing(KEY) as provider:
         scheme = JwtScheme(JwtSettings(issuer=ISSUER, jwks=provider.url + "/keys"))

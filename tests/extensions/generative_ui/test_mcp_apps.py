@@ -248,6 +248,7 @@ WAYS = [{"json_response": False}, {"json_response": True}, {"sse": True}]
 LINE = '<p>Grüße, „Ann“: "1,2,3"</p>\n'
 
 
+@pytest.mark.stalls(reason="The package mcp parses 16 MB at once.")
 @pytest.mark.parametrize("how", WAYS, ids=["sse", "json", "older sse"])
 @in_one_test("size", [5_000_000, 16_000_000])
 async def test_a_page_is_as_large_as_the_operator_allows(

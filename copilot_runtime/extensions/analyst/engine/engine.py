@@ -21,7 +21,12 @@ from copilot_runtime.extensions.analyst.engine.errors import (
     QueryTimedOut,
 )
 from copilot_runtime.extensions.analyst.engine.executor import Executor
-from copilot_runtime.extensions.analyst.engine.metadata import MetadataCache, TableMetadata
+from copilot_runtime.extensions.analyst.engine.metadata import (
+    MetadataCache,
+    Relate,
+    TableMetadata,
+    relate_all,
+)
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, OnProgress, expand_sources
 from copilot_runtime.extensions.analyst.engine.store import Manifest, ManifestEntry, Store
@@ -35,14 +40,6 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
 
 T = TypeVar("T")
-
-Relate = Callable[[Dataset, Scope], str]
-"""Returns the FROM item for a data set with only the rows that a scope may see."""
-
-
-def relate_all(dataset: Dataset, _scope: Scope) -> str:
-    """Return the FROM item for a data set with all its rows."""
-    return dataset.physical
 
 
 class Engine:
@@ -137,9 +134,9 @@ class Engine:
                 if self.problems and not self._datasets:
                     raise next(iter(self.problems.values()))
             except BaseException:
-                if self._workers is not None:
-                    self._workers.close()
-                    self._workers = None
+                workers, self._workers = self._workers, None
+                if workers is not None:
+                    workers.close()
                 self._store.close()
                 raise
 
@@ -336,8 +333,7 @@ class Engine:
     ) -> T:
         await self._follow()
         job = RemoteQuery(self._require_workers, _read_sql(query), limit)
-        seconds = timeout or self.options.query_timeout
-        return await self._executor.run(job, work, seconds, on_start)
+        return await self._executor.run(job, work, timeout or self.options.query_timeout, on_start)
 
     async def _follow(self) -> None:
         """Adopt the data sets written by another process."""
@@ -347,14 +343,13 @@ class Engine:
 
     async def _reload(self) -> None:
         stamp = self._store.stamp()
-        if stamp in {0, self._stamp}:  # unchanged, or the manifest was deleted
-            return
-        try:
-            await self._start_workers(self._store.read())
-        except duckdb.Error:  # the writer has replaced a file meanwhile
-            stamp = self._store.stamp()
-            await self._start_workers(self._store.read())
-        self._stamp = stamp
+        if stamp not in {0, self._stamp}:  # neither unchanged nor deleted
+            try:
+                await self._start_workers(self._store.read())
+            except duckdb.Error:  # the writer has replaced a file meanwhile
+                stamp = self._store.stamp()
+                await self._start_workers(self._store.read())
+            self._stamp = stamp
 
     async def _load(
         self,
@@ -366,11 +361,8 @@ class Engine:
         if not self._store.is_writer:
             await self._start_workers(self._manifest)
             return []
-        loader = loading.Loader(
-            *(self._store, self.options, self._executor, self.keywords),
-            on_progress,
-            self.problems,
-        )
+        options = (self._store, self.options, self._executor, self.keywords)
+        loader = loading.Loader(*options, on_progress, self.problems)
         manifest, changed = await loader.load(self.sources, self._manifest, only)
         if changed or is_first or manifest != self._manifest:
             await self._swap(manifest)
@@ -398,9 +390,8 @@ class Engine:
             for entry in sorted(manifest.entries, key=lambda entry: int(entry.alias[1:]))
             for dataset in entry.list_datasets()
         }
-        self.version = " ".join(
-            dataset.version for dataset in self._datasets.values() if not dataset.is_saved
-        )
+        own = (dataset for dataset in self._datasets.values() if not dataset.is_saved)
+        self.version = " ".join(dataset.version for dataset in own)
         if before is not None:
             self._executor.start(before.retire)
 

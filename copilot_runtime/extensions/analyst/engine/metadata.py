@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,15 @@ EXACT_ROWS = 100_000
 """Descriptions that are kept, of all scopes together."""
 
 _TIME_NAMES = ("timestamp", "ts", "created_at", "date", "time", "day")
+
+
+Relate = Callable[[Dataset, Scope], str]
+"""Returns the FROM item for a data set with only the rows that a scope may see."""
+
+
+def relate_all(dataset: Dataset, _scope: Scope) -> str:
+    """Return the FROM item for a data set with all its rows."""
+    return dataset.physical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

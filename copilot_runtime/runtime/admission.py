@@ -92,22 +92,22 @@ class Admission:
 
         With a `run_id`, stop only that run, even if it is queued. Returns `True` if there was one.
         """
-        went_on = run_id is not None and self.stop_waiting(thread, run_id)
+        was_active = run_id is not None and self.stop_waiting(thread, run_id)
         current = self.find_current(thread)
         if current is not None and run_id in (None, current.request.run_id):
-            went_on = current.stop(reason) or went_on
-        return went_on
+            was_active = current.stop(reason) or was_active
+        return was_active
 
     def stop_waiting(
         self, thread: ThreadKey, run_id: str | None = None, reason: StopReason = "requested"
     ) -> bool:
         """Stop one or all queued runs of a thread. Returns `True` if there was one."""
-        went_on = False
+        was_active = False
         for run in self._list_waiting(thread):
             if run_id in (None, run.request.run_id):
-                went_on |= not run.stop_requested.done()
+                was_active |= not run.stop_requested.done()
                 run.stop(reason)
-        return went_on
+        return was_active
 
     @contextmanager
     def announce(self, thread: ThreadKey, run: Run) -> Generator[None]:

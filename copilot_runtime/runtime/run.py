@@ -22,8 +22,8 @@ StopReason = Literal["requested", "superseded", "deleted"]
 Log = AsyncGenerator[Batch, None]
 """The events of a run in batches, to its end."""
 
-_PATIENCE = 10.0
-"""Grace period for a cancelled agent to clean up, in seconds, before the next cancellation."""
+_CANCEL_GRACE_SECONDS = 10.0
+"""Grace period for a cancelled agent to clean up, before the next cancellation."""
 
 _RELEASED = RunInput(thread_id="", run_id="", messages=(), log_id="released")
 
@@ -191,4 +191,4 @@ class Run:
         if self.task is not None and self.state == "running":
             self.task.cancel()
             loop = asyncio.get_running_loop()
-            self._cancel_timer = loop.call_later(_PATIENCE, self._cancel_task)
+            self._cancel_timer = loop.call_later(_CANCEL_GRACE_SECONDS, self._cancel_task)

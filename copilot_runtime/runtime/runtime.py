@@ -258,7 +258,7 @@ class Runtime:
 
     async def _launch(self, run: Run, agent: SupportsRun | None, wait: Wait | None) -> None:
         try:
-            self._admit(run)
+            self._check_start(run)
         except CopilotError as error:
             await report_error(self.hooks, error, run)
             raise
@@ -367,7 +367,7 @@ class Runtime:
         """Return the runs that have not ended."""
         return [run for run in self._runs.values() if run.is_active]
 
-    def _admit(self, run: Run) -> None:
+    def _check_start(self, run: Run) -> None:
         """Raise if the run limit is reached, the run is active, or the caller lacks permission."""
         run.request.identity.require("runs:start")
         self._check_open()

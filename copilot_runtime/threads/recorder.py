@@ -88,8 +88,8 @@ class Recorder(Bus):
                     raise run.error
             commits = self._commits
             commits.add(run, event, run.publish_first)
-            if run.is_new:
-                run.is_new = False
+            if run.awaits_first:
+                run.awaits_first = False
                 await run.first_published
                 if run.error is not None:
                     raise run.error

@@ -70,12 +70,12 @@ class Recording:
         "_queue",
         "_size",
         "_waiters",
+        "awaits_first",
         "error",
         "event_count",
         "first_published",
         "has_ended",
         "has_gap",
-        "is_new",
         "last_published",
         "log",
         "log_id",
@@ -98,7 +98,7 @@ class Recording:
         """Whether the store lacks some of its events."""
         self.has_ended = False
         """Whether its last event was appended."""
-        self.is_new = not self.publish_first
+        self.awaits_first = not self.publish_first
         """Whether `append` still has to wait for the publication of the first event."""
         loop = asyncio.get_running_loop()
         self.first_published: asyncio.Future[None] = loop.create_future()

@@ -125,7 +125,7 @@ async def test_a_stopped_run_ends_as_stopped_though_its_agent_takes_the_cancella
 async def test_an_agent_that_waits_on_after_a_stop_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.runtime.run._PATIENCE", 0.01)
+    monkeypatch.setattr("copilot_runtime.runtime.run._CANCEL_GRACE_SECONDS", 0.01)
     agent = Says(swallow, forever)
     runtime = runtime_with(agent)
     await runtime.start(run_input(detached=True))

@@ -176,7 +176,7 @@ class AguiEndpoint(Transport):
         If the start takes long, for example in a queue, the response begins meanwhile, because
         proxies and clients would time out.
         """
-        beginning = self._begin_run(run, request)
+        beginning = self._spawn_start(run, request)
         await wait_at_most(_SOON, beginning)
         start = beginning.result() if beginning.done() else None
         if start is not None and start.error is not None:
@@ -230,7 +230,7 @@ class AguiEndpoint(Transport):
             if not run.persist:
                 self._stop(run)
 
-    def _begin_run(self, run: RunInput, request: Request) -> "asyncio.Task[_Start]":
+    def _spawn_start(self, run: RunInput, request: Request) -> "asyncio.Task[_Start]":
         """Start a run in a task that survives a disconnect of the client."""
         task = asyncio.create_task(self._start_run(run, request))
         self._starting.add(task)

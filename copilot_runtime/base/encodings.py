@@ -47,6 +47,12 @@ class Encoding(NamedTuple):
 def decode_text(data: bytes) -> tuple[str, Encoding]:
     """Return a text and its encoding. Raises `UnicodeError` if none fits."""
     encoding = detect_encoding([data])
+    try:
+        return data.decode(encoding.codec), encoding
+    except UnicodeDecodeError:
+        if encoding.is_guess:
+            raise
+    encoding = Encoding(_guess(data[-_SAMPLE:]), is_guess=True)  # its last letter is not UTF-8
     return data.decode(encoding.codec), encoding
 
 
@@ -62,10 +68,8 @@ def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
     utf8 = codecs.getincrementaldecoder("utf-8")()
     is_utf8 = True
     for number, block in enumerate(blocks):
-        if number == 0:
-            marked = next((codec for mark, codec in _MARKS if block.startswith(mark)), None)
-            if marked or (marked := _find_wide_codec(block)):
-                return Encoding(marked)
+        if number == 0 and (codec := find_wide_codec(block)):
+            return Encoding(codec)
         if not is_utf8 or not block.isascii():
             try:
                 utf8.decode(block)
@@ -80,8 +84,10 @@ def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
     return Encoding(_guess(sample[:_SAMPLE]), is_guess=True)
 
 
-def _find_wide_codec(block: bytes) -> str | None:
-    """Return the codec of a text without a mark in which every second byte of ASCII is zero."""
+def find_wide_codec(block: bytes) -> str | None:
+    """Return the codec of a text with a mark, or in which every second byte of ASCII is zero."""
+    if codec := next((codec for mark, codec in _MARKS if block.startswith(mark)), None):
+        return codec
     head = block[:1000]
     if len(head) < 4 or head.count(0) < len(head) // 4:
         return None
@@ -90,10 +96,13 @@ def _find_wide_codec(block: bytes) -> str | None:
 
 def _guess(sample: bytes) -> str:
     if charset_normalizer is None:
-        raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "analyst")
+        raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "knowledge")
     match = charset_normalizer.from_bytes(sample, cp_isolation=list(_GUESSED)).best()
-    if match is None:
-        raise UnicodeError("Its encoding is not known: save it as UTF-8.")
-    if match.encoding == "cp1250" and _WESTERN.fullmatch(sample.decode("cp1252", "replace")):
+    codec = str(match.encoding) if match else ""
+    if codec not in ("", "cp1250") and "\ufffd" not in sample.decode(codec, "replace"):
+        return codec
+    if _WESTERN.fullmatch(sample.decode("cp1252", "replace")):  # also a word or two
         return "cp1252"
-    return str(match.encoding)
+    if codec != "cp1250":
+        raise UnicodeError("Its encoding is not known: save it as UTF-8.")
+    return codec

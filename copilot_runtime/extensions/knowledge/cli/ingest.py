@@ -53,10 +53,10 @@ def ingest(
     copilot-runtime ingest pages --base https://intranet.example/kb/ --json
     copilot-runtime ingest --program main:runtime
 
-    HTML with Schema.org annotations becomes entities; other HTML, Markdown, PDF, CSV and text
-    become chunks with their positions. The exit status is 1 if a file could not be read, or a
-    resource not embedded. An interrupted ingestion is resumed by the next call. Servers may run
-    meanwhile.
+    HTML with Schema.org annotations becomes entities; other HTML, Markdown, PDF, DOCX, XLSX,
+    PPTX, CSV and text become chunks with their positions. The exit status is 1 if a file could
+    not be read, or a resource not embedded. An interrupted ingestion is resumed by the next call.
+    Servers may run meanwhile.
 
     Use --program for a program with its own Knowledge(...) or Settings(...).
     """

@@ -11,7 +11,8 @@ from copilot_runtime.extensions.knowledge.tokens import count_tokens
 MOST_TOKENS = 400
 """Maximum number of tokens of a chunk: about 250 words."""
 
-_SENTENCE = re.compile(r"(?<=[.!?\u3002])\s+|\n+")
+_SENTENCE = re.compile(r".*?(?:(?<=[.!?\u3002])\s+|\n+|\Z)", re.DOTALL)
+"""A sentence or a line, with the white space after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:
             if passage.text.strip():
                 yield passage
             continue
-        for text in _join(_SENTENCE.split(passage.text), most_tokens, " "):
-            yield Chunk(text, passage.place)
+        for text in _join(_SENTENCE.findall(passage.text), most_tokens, ""):
+            yield Chunk(text.strip("\n").rstrip(), passage.place)
 
 
 def _join(pieces: Iterable[str], most_tokens: int, separator: str) -> Iterator[str]:
@@ -131,6 +132,32 @@ def _letters(word: str, most_tokens: int) -> Iterator[str]:
     length = most_tokens // 2  # a character has two tokens at most
     for start in range(0, len(word), length):
         yield word[start : start + length]
+
+
+class Headings:
+    """The headings above the current position in a document."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, str] = {}
+        self._top: int | None = None
+        self.title = ""
+        """The first heading, if all others are below it."""
+
+    def enter(self, level: int, text: str) -> None:
+        """Begin the section of a heading; one without text only ends the section before."""
+        self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
+        if not text:
+            return
+        self._levels[level] = text
+        if self._top is None:
+            self._top, self.title = level, text
+        elif level <= self._top:
+            self.title = ""
+
+    @property
+    def trail(self) -> str:
+        """The headings, from the outermost one."""
+        return " \u203a ".join(self._levels.values())
 
 
 def _span(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -4,32 +4,29 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.base.encodings import find_wide_codec
 from copilot_runtime.base.errors import LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.knowledge.ingestion import sandbox
+from copilot_runtime.extensions.knowledge import office
+from copilot_runtime.extensions.knowledge.ingestion import pdf
 from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     Chunk,
     ChunkPosition,
+    Headings,
     decode_chunk,
     pack_passages,
 )
+from copilot_runtime.extensions.knowledge.ingestion.html import read_passages, read_title
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import (
     UnreadableDocument,
     run_in_sandbox,
 )
-from copilot_runtime.extensions.knowledge.rdf.html import (
-    BLOCKS,
-    UNSEEN,
-    clean_text,
-    decode_text,
-    element_text,
-    parse_html,
-)
+from copilot_runtime.extensions.knowledge.rdf.html import decode_text, parse_html
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
@@ -42,6 +39,11 @@ PDF = "application/pdf"
 MARKDOWN = "text/markdown"
 CSV = "text/csv"
 TEXT = "text/plain"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+_SANDBOXED = (PDF, DOCX, XLSX, PPTX)
+"""Types that are read in a process of their own, whoever they are from."""
 
 _SIGNATURES = {
     rb"\x89PNG\r\n": "image/png",
@@ -72,10 +74,20 @@ _SIGNATURES = {
 }
 """Magic bytes of binary files; no typed text begins with any of them."""
 _SIGNATURE = re.compile(b"|".join(b"(%b)" % signature for signature in _SIGNATURES), re.DOTALL)
+_ENCRYPTED = "application/encrypted"
 _NAMES = {
-    "application/zip": "an archive, or a document of an office program: save it as PDF",
-    "application/x-ole-storage": "a document of an old office program: save it as PDF",
+    "application/zip": "an archive, or a document of another office program: save it as PDF",
+    "application/x-ole-storage": (
+        "a document of an old office program (.doc, .xls, .ppt): save it as DOCX, XLSX, PPTX or PDF"
+    ),
+    _ENCRYPTED: "encrypted: save it without a password",
 }
+_MAIN_PARTS = {
+    b"word/document": DOCX,
+    b"xl/workbook.xml": XLSX,
+    b"ppt/presentation.xml": PPTX,
+}
+"""The beginning of the name of the part with the text of an office document."""
 
 _HTML = re.compile(
     rb"(?:<\?xml[^>]*>\s*)?(?:<!--(?:[^-]|-(?!->))*+-->\s*+)*+"
@@ -85,7 +97,6 @@ _HTML = re.compile(
 )
 _TAGS = re.compile(rb"<(?:/p|/div|/html|/h[1-6]|/a|/span|/li|br\s*/?)>", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MARKDOWN = re.compile(
     r"^(?:#{1,6}[ \t]\S.*|```.*|={3,}|[ \t]*[-*+][ \t]+\S.*\n(?:[ \t\r]*\n)*+[ \t]*[-*+][ \t]+\S.*"
     r"|.*\]\([^\s\])]+\).*)$",
@@ -94,7 +105,6 @@ _MARKDOWN = re.compile(
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _BLANK_LINES = re.compile(r"\n\s*\n")
-_CELLS = ("td", "th")
 _DELIMITERS = ",;\t|"
 
 
@@ -104,7 +114,8 @@ class UnsupportedType(UnreadableDocument):
     def __init__(self, media_type: str) -> None:
         what = _NAMES.get(media_type, f"of the type {media_type}")
         super().__init__(
-            f"The file is {what}.", hint="HTML, PDF, Markdown, CSV and plain text can be read."
+            f"The file is {what}.",
+            hint="HTML, PDF, DOCX, XLSX, PPTX, Markdown, CSV and plain text can be read.",
         )
         self.media_type = media_type
 
@@ -116,49 +127,69 @@ class Document:
     media_type: str
     title: str = ""
     chunks: list[Chunk] = field(default_factory=list[Chunk])
+    warnings: list[str] = field(default_factory=list[str])
+    """Parts that could not be read, and guesses."""
 
 
 def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Document:
     """Read a document. `name` may decide between kinds of text, and is its title if it has none.
 
     Untrusted documents are read `sandboxed`, in a process with limits of time and memory; PDF
-    files always are. Raises `UnreadableDocument`, or `LimitExceeded` if it is too large, or
-    takes too long. It takes time: call it in a thread.
+    and office files always are. Raises `UnreadableDocument`, or `LimitExceeded` if it is too
+    large, or takes too long. It takes time: call it in a thread.
     """
     media_type = detect_media_type(data, name)
     if media_type not in _READERS:
         raise UnsupportedType(media_type)
-    most = MOST_BYTES if media_type == PDF else MOST_BYTES // 4
+    most = MOST_BYTES if media_type in _SANDBOXED else MOST_BYTES // 4
     if len(data) > most:
         raise LimitExceeded(f"The file is larger than {most // 1024 // 1024} MB.")
-    if sandboxed and media_type != PDF:
+    if sandboxed and media_type not in _SANDBOXED:
         value: Any = run_in_sandbox(__file__, "extract_document", data, media_type)
-        document = Document(media_type, value["title"], [*map(decode_chunk, value["chunks"])])
+        chunks = [*map(decode_chunk, value["chunks"])]
+        document = Document(media_type, value["title"], chunks, value["warnings"])
     else:
         document = _READERS[media_type](data)
     title = document.title or PurePosixPath(name).name
-    return Document(media_type, title, document.chunks)
+    return replace(document, title=title)
 
 
 def extract_document(data: bytes, media_type: str) -> JsonObject:
     """Read a document of a given type inside the sandbox, and return it as JSON."""
     document = _READERS[media_type](data)
-    return {"title": document.title, "chunks": [chunk.encode() for chunk in document.chunks]}
+    chunks = [chunk.encode() for chunk in document.chunks]
+    return {"title": document.title, "chunks": [*chunks], "warnings": [*document.warnings]}
 
 
 def detect_media_type(data: bytes, name: str = "") -> str:
     """Return the type of a document by its bytes. The name only decides between kinds of text."""
     if signature := _SIGNATURE.match(data[:1024]):
-        return [*_SIGNATURES.values()][(signature.lastindex or 0) - 1]
-    if data.startswith(_MARKS):
-        data = decode_text(data).encode()
-    elif _CONTROL.search(data[:4096]):
+        found = [*_SIGNATURES.values()][(signature.lastindex or 0) - 1]
+        return _detect_office(data, found)
+    if codec := find_wide_codec(data):
+        data = data.decode(codec, "replace").encode()
+    if _CONTROL.search(data[:4096]):
         return "application/octet-stream"
     head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
     suffix = PurePosixPath(name).suffix.lower()
     if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAGS.search(data)):
         return HTML
-    return _detect_text(decode_text(data[:20_000]), suffix, whole=len(data) <= 20_000)
+    text = data[:20_000].decode("utf-8", "replace")
+    return _detect_text(text, suffix, whole=len(data) <= 20_000)
+
+
+def _detect_office(data: bytes, found: str) -> str:
+    """Return the type of a document that is an archive or a compound file, else that found."""
+    if found == "application/x-ole-storage" and "EncryptedPackage".encode("utf-16-le") in data:
+        return _ENCRYPTED
+    if found != "application/zip":
+        return found
+    end = data.rfind(b"PK\x05\x06")
+    size = int.from_bytes(data[end + 12 : end + 16], "little")
+    names = data[max(0, end - size) : end] if end > 0 else b""
+    if b"[Content_Types].xml" not in names:
+        return found
+    return next((kind for part, kind in _MAIN_PARTS.items() if part in names), found)
 
 
 def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
@@ -195,91 +226,27 @@ def _guess_delimiter(line: str) -> str:
     return best if best in line else ""
 
 
-def read_html_text(root: "Element | None") -> Document:
+def read_html_text(root: "Element | None", warnings: Iterable[str] = ()) -> Document:
     """Return the text of a page, each piece with the headings above it."""
     if root is None:
-        return Document(HTML)
-    title = root.find(".//title")
-    body = root.find(".//body")
-    chunks = pack_passages(_html_passages(root if body is None else body))
-    text = clean_text(title.text or "").strip() if title is not None else ""
-    if not text:
-        headings = root.findall(".//h1")
-        text = element_text(headings[0]) if len(headings) == 1 else ""
-    return Document(HTML, text, chunks)
-
-
-def _html_passages(body: "Element") -> Iterator[Chunk]:
-    headings = _Headings()
-    texts: list[str] = []
-
-    def flush() -> Iterator[Chunk]:
-        text = clean_text("".join(texts)).strip().removesuffix(" |")
-        texts.clear()
-        if text:
-            yield Chunk(text, ChunkPosition(heading=headings.trail))
-
-    stack: list[tuple[Element, bool]] = [(body, False)]
-    while stack:
-        element, closed = stack.pop()
-        tag = element.tag
-        if closed:
-            if tag in _CELLS:
-                texts.append(" | ")
-            elif tag in BLOCKS:
-                yield from flush()
-            texts.append(element.tail or "")
-            continue
-        if tag in BLOCKS and tag not in _CELLS:
-            yield from flush()
-        if tag in UNSEEN or tag == "nav":
-            texts.append(element.tail or "")
-        elif len(tag) == 2 and tag[0] == "h" and tag[1] in "123456":
-            headings.enter(int(tag[1]), element_text(element))
-            texts.append(element.tail or "")
-        else:
-            texts.append(element.text or "")
-            stack.append((element, True))
-            stack += ((child, False) for child in reversed(element))
-    yield from flush()
-
-
-class _Headings:
-    """The headings above the current position in a document."""
-
-    def __init__(self) -> None:
-        self._levels: dict[int, str] = {}
-        self._top: int | None = None
-        self.title = ""
-        """The first heading, if all others are below it."""
-
-    def enter(self, level: int, text: str) -> None:
-        self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
-        if not text:
-            return
-        self._levels[level] = text
-        if self._top is None:
-            self._top, self.title = level, text
-        elif level <= self._top:
-            self.title = ""
-
-    @property
-    def trail(self) -> str:
-        return " \u203a ".join(self._levels.values())
+        return Document(HTML, warnings=[*warnings])
+    return Document(HTML, read_title(root), pack_passages(read_passages(root)), [*warnings])
 
 
 def _read_html(data: bytes) -> Document:
-    return read_html_text(parse_html(data))
+    return read_html_text(*parse_html(data))
 
 
 def _read_text(data: bytes) -> Document:
-    lines = decode_text(data).splitlines()
-    return Document(TEXT, "", pack_passages(_paragraphs(enumerate(lines, 1), "")))
+    text, warnings = decode_text(data)
+    lines = enumerate(text.splitlines(), 1)
+    return Document(TEXT, "", pack_passages(_paragraphs(lines, "")), warnings)
 
 
 def _read_markdown(data: bytes) -> Document:
-    headings = _Headings()
-    lines = decode_text(data).splitlines()
+    headings = Headings()
+    text, warnings = decode_text(data)
+    lines = text.splitlines()
     title, start = _read_front_matter(lines)
     passages: list[Chunk] = []
     section: list[tuple[int, str]] = []
@@ -307,7 +274,7 @@ def _read_markdown(data: bytes) -> Document:
         else:
             section.append((number, line))
     passages.extend(_paragraphs(section, headings.trail))
-    return Document(MARKDOWN, title or headings.title, pack_passages(passages))
+    return Document(MARKDOWN, title or headings.title, pack_passages(passages), warnings)
 
 
 def _parse_heading(line: str) -> tuple[int, str] | None:
@@ -348,13 +315,13 @@ def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chun
 
 
 def _read_csv(data: bytes) -> Document:
-    text = decode_text(data)
+    text, warnings = decode_text(data)
     lines = text[:20_000].splitlines()[:50]
     delimiter = _find_delimiter(lines) or _guess_delimiter(lines[0]) or ","
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip() for name in next(rows, [])]
-        return Document(CSV, "", pack_passages(_row_passages(names, rows)))
+        return Document(CSV, "", pack_passages(_row_passages(names, rows)), warnings)
     except csv.Error as error:  # nothing else is wrong with any text
         raise UnreadableDocument(
             "The table cannot be read: it has a cell of more than "
@@ -377,13 +344,42 @@ def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk
 def _read_pdf(data: bytes) -> Document:
     if find_spec("pypdf") is None:
         raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
-    result: Any = run_in_sandbox(sandbox.__file__, "extract_pages", data)
+    result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data)
     passages = (
         Chunk(text, ChunkPosition(page=number))
         for number, page in enumerate(result["pages"], 1)
         for text in map(str.strip, _BLANK_LINES.split(page))
     )
-    return Document(PDF, result["title"], pack_passages(passages))
+    return Document(PDF, result["title"], pack_passages(passages), result["warnings"])
+
+
+def _read_word(data: bytes) -> Document:
+    return _read_office(data, DOCX, "word")
+
+
+def _read_workbook(data: bytes) -> Document:
+    return _read_office(data, XLSX, "excel")
+
+
+def _read_slides(data: bytes) -> Document:
+    return _read_office(data, PPTX, "slides")
+
+
+def _read_office(data: bytes, media_type: str, reader: str) -> Document:
+    file = Path(office.__file__).with_name(f"{reader}.py")
+    result: Any = run_in_sandbox(str(file), "extract_passages", data)
+    passages: list[Chunk] = []
+    headings = Headings()
+    for passage in result["passages"]:
+        if level := passage.get("level"):
+            headings.enter(level, passage["text"])
+            continue
+        row = passage.get("row")
+        rows = (row, row) if row else None
+        place = ChunkPosition(passage.get("page"), headings.trail, rows=rows)
+        passages.append(Chunk(passage["text"], place))
+    title = result["title"] or headings.title
+    return Document(media_type, title, pack_passages(passages), result["warnings"])
 
 
 _READERS: Mapping[str, Callable[[bytes], Document]] = {
@@ -392,4 +388,7 @@ _READERS: Mapping[str, Callable[[bytes], Document]] = {
     MARKDOWN: _read_markdown,
     CSV: _read_csv,
     TEXT: _read_text,
+    DOCX: _read_word,
+    XLSX: _read_workbook,
+    PPTX: _read_slides,
 }

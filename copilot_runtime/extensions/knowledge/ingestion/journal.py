@@ -38,7 +38,7 @@ class SourceStatus:
     name: str
     state: Literal["taken in", "in part", "failed"]
     message: str = ""
-    """The parts that could not be read, with the reason."""
+    """The reason of the failure, or the warnings: parts that could not be read, and guesses."""
 
 
 ProgressHook = Callable[[IngestProgress], None]
@@ -60,7 +60,7 @@ class IngestReport:
     unmatched: list[str] = field(default_factory=list[str])
     """Patterns that match no file."""
     warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Parts of files that could not be read."""
+    """Parts of files that could not be read, and guesses."""
     empty: list[str] = field(default_factory=list[str])
     """New or changed files without content."""
     resources: int = 0
@@ -108,7 +108,7 @@ class SourceEntry:
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Hashes of its contributions to resources, by URI."""
     warnings: Sequence[str] = ()
-    """Parts of the file that could not be read."""
+    """Parts of the file that could not be read, and guesses."""
 
 
 @dataclass(frozen=True, slots=True)

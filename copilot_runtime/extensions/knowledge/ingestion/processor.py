@@ -17,7 +17,6 @@ from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.extensions.knowledge.ingestion.documents import (
     HTML,
-    Document,
     UnsupportedType,
     detect_media_type,
     read_document,
@@ -38,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "2"
+_VERSION = "3"
 """Version of the readers; a new one makes all files be read again."""
 READ_BATCH = 16
 """Number of files read at the same time."""
@@ -188,6 +187,7 @@ class SourceReader(Processor[Source]):
             self._report.empty.append(item.name)
         if entry.warnings:
             self._report.warnings[item.name] = [*entry.warnings]
+            logger.warning("%s: %s", item.name, " ".join(entry.warnings))
 
     async def finish_batch(self, items: Sequence[Source]) -> None:
         if self.lock:
@@ -223,7 +223,6 @@ def read_source(
 def _read_contribution(
     data: bytes, source: Source, iri: str, digits: int
 ) -> tuple[Contribution, list[str]]:
-    warnings: list[str] = []
     items: dict[str, str] = {}
     if detect_media_type(data, source.name) == HTML:
         page = read_page(data, iri, digits)
@@ -231,9 +230,9 @@ def _read_contribution(
             name: "\n".join(f"{triple} ." for triple in triples)
             for name, triples in page.items.items()
         }
-        warnings = page.warnings
         # annotations in the text say what it says; those beside it in a script are no text
-        document = Document(HTML) if page.annotated else read_html_text(page.root)
+        root = None if page.annotated else page.root
+        document = read_html_text(root, page.warnings)
     else:
         document = read_document(data, source.name)
     parent = f"common.Document.{hash_values(source.name)}"
@@ -243,7 +242,7 @@ def _read_contribution(
         value: JsonObject = {"text": chunk.text, "place": chunk.place.encode(), "iri": iri}
         chunks.setdefault(str(id), value)
     title = document.title or source.path.name
-    return Contribution(title, document.media_type, items, chunks), warnings
+    return Contribution(title, document.media_type, items, chunks), document.warnings
 
 
 def identify_item(iri: str, form: ItemForm) -> str:

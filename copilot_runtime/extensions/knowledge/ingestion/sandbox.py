@@ -6,9 +6,7 @@ as JSON, or why there is nothing to return. It imports little, since each file i
 process.
 """
 
-import io
 import json
-import logging
 import runpy
 import subprocess
 import sys
@@ -18,8 +16,6 @@ from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.processes import limit_cpu, limit_process
 
-MOST_PAGES = 5000
-MOST_CHARACTERS = 16 * 1024 * 1024
 MOST_SECONDS = 120
 MOST_MEMORY = 2 * 1024**3
 
@@ -81,39 +77,6 @@ def main() -> None:
     else:
         result = {"value": value}
     sys.stdout.buffer.write(dumps(result))
-
-
-def extract_pages(data: bytes) -> dict[str, object]:
-    """Return the title of a PDF and the texts of its pages. Raises `CopilotError`."""
-    from pypdf import PdfReader
-
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    try:
-        reader = PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise CopilotError(
-                "The PDF is encrypted.", hint="Save it without a password, and try again."
-            )
-        if len(reader.pages) > MOST_PAGES:
-            raise LimitExceeded(f"The PDF has more than {MOST_PAGES} pages.")
-        pages: list[str] = []
-        left = MOST_CHARACTERS
-        for page in reader.pages:
-            pages.append(page.extract_text())
-            left -= len(pages[-1])
-            if left < 0:
-                raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
-        title = str((reader.metadata and reader.metadata.title) or "").strip()
-    except CopilotError:
-        raise
-    except Exception as error:  # of broken files, the parser raises whatever it stumbled over
-        raise CopilotError(f"The PDF is damaged: {error}") from error
-    if not any(page.strip() for page in pages):
-        raise CopilotError(
-            "The PDF has no text: its pages are pictures, as a scanner makes them.",
-            hint="Run text recognition (OCR) over it, and try again.",
-        )
-    return {"title": title, "pages": pages}
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
 from lxml import etree
 
-from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base import encodings
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
@@ -17,8 +18,25 @@ MOST_BYTES = 16 * 1024 * 1024
 _MOST_ATTRIBUTES = 2000
 """Maximum attributes of an element: libxml2 compares all pairs, a minute for 200,000."""
 
-_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
-_BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_DECLARATION = re.compile(
+    rb"(?:<\?xml[^>]{0,100}?encoding|<meta[^>]{0,200}?charset)\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)",
+    re.IGNORECASE,
+)
+_CODECS = re.compile(
+    r"utf-8|ascii|latin|iso8859|cp\d|koi8|mac|gb|big5|euc|shift|iso2022_jp$|hz|tis"
+)
+"""Codecs of pages; Python has others, which are slow or no encodings of texts."""
+_WEB_CODECS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "tis-620": "cp874",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+}
+"""The codecs that browsers take for others: https://encoding.spec.whatwg.org/#names-and-labels"""
 _TAG = re.compile(rb"""<[A-Za-z](?:[^>=]++|=\s*+(?:"[^"]*+"?+|'[^']*+'?+)?+)*+""")
 _VALUE = re.compile(rb"""=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>]*+)""")
 
@@ -33,16 +51,21 @@ UNSEEN = frozenset(("head", "noscript", "script", "style", "svg", "template"))
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
 _SPACES = re.compile(r"[ \t\n\f\r]+")
+_EDGES = re.compile(r"\v+")
+_STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_DISPLAY = re.compile(r"(?:^|;)\s*(display|visibility)\s*:\s*([a-z-]+)")
+"""Declarations of a style, of which the last one of a property counts."""
 
 
-def parse_html(data: bytes) -> "Element | None":
-    """Return the root element of a page, or `None` if it is empty.
+def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
+    """Return the root element of a page, or `None` if it is empty, and warnings about its text.
 
     Nothing is loaded from elsewhere. Raises `LimitExceeded` for what would take too long.
     """
     if len(data) > MOST_BYTES:
         raise LimitExceeded(f"The page is larger than {MOST_BYTES // 1024 // 1024} MB.")
-    text = decode_text(data, _META).encode()
+    page, warnings = decode_text(data, is_page=True)
+    text = page.encode()
     for tag in _TAG.finditer(text):
         if len(tag[0]) > 2 * _MOST_ATTRIBUTES and _count_attributes(tag[0]) > _MOST_ATTRIBUTES:
             raise LimitExceeded(f"An element has more than {_MOST_ATTRIBUTES} attributes.")
@@ -52,30 +75,50 @@ def parse_html(data: bytes) -> "Element | None":
     try:
         root = cast("Element | None", etree.fromstring(text, parser))
     except etree.XMLSyntaxError:  # a page of nothing but comments
-        return None
+        return None, warnings
     if any(error.type_name == "ERR_RESOURCE_LIMIT" for error in parser.error_log):
         raise LimitExceeded("The elements of the page are nested too deeply.")
-    return root
+    return root, warnings
 
 
-def decode_text(data: bytes, declaration: re.Pattern[bytes] | None = None) -> str:
-    """Return bytes as text: by their mark, by what they declare, else UTF-8, else Windows-1252."""
-    for bom, encoding in _BOMS.items():
-        if data.startswith(bom):
-            return data.decode(encoding, "replace").removeprefix("\ufeff")
-    found = declaration.search(data[:4096]) if declaration else None
-    label = found[1].decode().lower() if found else "utf-8"
-    for encoding in dict.fromkeys((label, "utf-8")):
-        # pages that say Latin-1 mean the code page of Windows, and UTF-16 they cannot mean
-        # https://encoding.spec.whatwg.org/#names-and-labels
-        named = "utf-8" if "utf-16" in encoding else encoding
-        if named in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
-            break
+def decode_text(data: bytes, *, is_page: bool = False) -> tuple[str, list[str]]:
+    """Return bytes as text, and warnings about its encoding.
+
+    A mark at the beginning decides, then the declaration of a page, then the bytes. Raises
+    `CopilotError` if no encoding fits.
+    """
+    wide = encodings.find_wide_codec(data)
+    declared = _find_declared_codec(data) if is_page and not wide else ""
+    for codec in dict.fromkeys((wide or declared or "utf-8", "utf-8")):
         try:
-            return data.decode(named)
-        except (LookupError, ValueError):
-            continue
-    return data.decode("cp1252", "replace")
+            return data.decode(codec).removeprefix("\ufeff"), []
+        except UnicodeDecodeError:
+            text = data.decode(codec, "replace")
+        lost = text.count("\ufffd")
+        others = len(text) - len(text.encode("ascii", "ignore")) - lost
+        if wide or others > 10 * lost:
+            return text, [f"Its encoding is {codec}, but for {lost} characters."]
+    try:
+        text, encoding = encodings.decode_text(data)
+    except UnicodeError as error:
+        raise CopilotError(
+            "The encoding of the text is not known.", hint="Save it as UTF-8."
+        ) from error
+    if encoding.is_guess:
+        return text, [f"The encoding was guessed: {encoding.codec}. Save it as UTF-8 to be sure."]
+    return text, []
+
+
+def _find_declared_codec(data: bytes) -> str:
+    """Return the codec that a page declares, or an empty string."""
+    if not (found := _DECLARATION.search(data[:4096])):
+        return ""
+    try:
+        codec = codecs.lookup(found[1].decode()).name
+    except LookupError:
+        return ""
+    # a page in UTF-16 could not declare it in ASCII
+    return _WEB_CODECS.get(codec, codec) if _CODECS.match(codec) else ""
 
 
 def clean_text(text: str) -> str:
@@ -83,15 +126,32 @@ def clean_text(text: str) -> str:
     return _SPACES.sub(" ", text.translate(_QUOTES))
 
 
-def element_text(element: "Element") -> str:
-    """Return the visible text of an element as one line."""
+def element_text(element: "Element", hidden: "Collection[Element] | None" = None) -> str:
+    """Return the visible text of an element as one line, with the descriptions of pictures."""
     if not len(element):
         return clean_text(element.text or "").strip()
-    return clean_text("".join(text_pieces(element))).strip()
+    return clean_text("".join(text_pieces(element, hidden, with_pictures=True))).strip()
 
 
-def text_pieces(element: "Element") -> Iterator[str]:
-    """Yield the texts in an element, with a space at the edges of blocks."""
+def read_lines(element: "Element", hidden: "Collection[Element]") -> str:
+    """Return the visible text of an element with its lines and spaces, as `pre` shows it."""
+    text = "".join(text_pieces(element, hidden, edge="\v", with_pictures=True))
+    lines = _EDGES.sub("\n", text.translate(_QUOTES)).splitlines()
+    return "\n".join(map(str.rstrip, lines)).strip("\n")
+
+
+def text_pieces(
+    element: "Element",
+    hidden: "Collection[Element] | None" = None,
+    *,
+    edge: str = " ",
+    with_pictures: bool = False,
+) -> Iterator[str]:
+    """Yield the visible texts in an element, with an `edge` at the beginning and end of blocks.
+
+    The element itself counts as visible, since its annotations do. `hidden` are the hidden
+    elements of the page, if they are known.
+    """
     yield element.text or ""
     stack = [*reversed(element)]
     closed: dict[Element, str] = {}
@@ -101,17 +161,44 @@ def text_pieces(element: "Element") -> Iterator[str]:
             yield closed.pop(inner)
             continue
         tag = inner.tag
-        space = " " if tag in BLOCKS else ""
+        space = edge if tag in BLOCKS else ""
         tail = space + (inner.tail or "")
-        if tag in UNSEEN:
+        if tag in UNSEEN or (_is_hidden(inner) if hidden is None else inner in hidden):
             yield tail
             continue
+        if tag == "img" and with_pictures:
+            yield f" {inner.get('alt', '')} "
         yield space + (inner.text or "")
         if len(inner):
             closed[inner] = tail
             stack += (inner, *reversed(inner))
         else:
             yield tail
+
+
+def find_hidden_elements(root: "Element") -> "frozenset[Element]":
+    """Return the elements whose own attributes hide them; style sheets are not read."""
+    return frozenset(filter(_is_hidden, cast("list[Element]", _find_candidates(root))))
+
+
+_find_candidates = etree.XPath(".//*[@hidden or @style or @aria-hidden or self::dialog]")
+
+
+def _is_hidden(element: "Element") -> bool:
+    get = element.get
+    if (hidden := get("hidden")) is not None and hidden.strip().lower() != "until-found":
+        return True
+    if (value := get("aria-hidden")) and value.strip().lower() == "true":
+        return True
+    if element.tag == "dialog" and get("open") is None:
+        return True
+    return bool(style := get("style")) and _hides(style)
+
+
+def _hides(style: str) -> bool:
+    declarations = dict(_DISPLAY.findall(_STYLE_COMMENT.sub("", style).lower()))
+    visibility = declarations.get("visibility")
+    return declarations.get("display") == "none" or visibility in ("hidden", "collapse")
 
 
 def _count_attributes(tag: bytes) -> int:

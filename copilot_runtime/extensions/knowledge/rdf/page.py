@@ -41,7 +41,7 @@ class Page:
     annotated: bool = False
     """Whether the text itself is annotated (microdata or RDFa), not only a script."""
     warnings: list[str] = field(default_factory=list[str])
-    """Annotations that could not be read."""
+    """Annotations that could not be read, and doubts about its encoding."""
     root: "Element | None" = None
 
 
@@ -51,12 +51,11 @@ def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
     `base` is the address of the page, unless the page names another one; `digits` are those of
     the names of things without a name. Raises `LimitExceeded` for a page that is an attack.
     """
-    root = parse_html(data)
+    root, warnings = parse_html(data)
     if root is None:
-        return Page({})
+        return Page({}, warnings=warnings)
     base = _find_base(root, base)
     statements = Statements()
-    warnings: list[str] = []
     if root.find(".//*[@itemscope]") is not None:
         read_microdata(root, base, statements)
     if root.find(".//*[@typeof]") is not None:

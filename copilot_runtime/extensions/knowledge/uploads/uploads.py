@@ -25,10 +25,13 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_i
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk
 from copilot_runtime.extensions.knowledge.ingestion.documents import (
     CSV,
+    DOCX,
     HTML,
     MARKDOWN,
     PDF,
+    PPTX,
     TEXT,
+    XLSX,
     UnreadableDocument,
     UnsupportedType,
     detect_media_type,
@@ -84,7 +87,7 @@ _MOST_REFUSALS = 1000
 _MOST_CHUNKS = 2000
 """Maximum number of chunks of a file: about 800,000 tokens."""
 
-_DOCUMENTS = {HTML: "HTML", PDF: "PDF", MARKDOWN: "Markdown", CSV: "table", TEXT: "text"}
+_DOCUMENTS = (HTML, PDF, MARKDOWN, CSV, TEXT, DOCX, XLSX, PPTX)
 _NOT_CHECKED = "The file could not be checked."
 _DELETED = "It was deleted while it was read."
 _MEDIA = ("image/", "audio/", "video/")
@@ -139,8 +142,8 @@ class Extract:
     """The text of a file as chunks."""
 
     chunks: list[Chunk]
-    is_cut: bool = False
-    """Whether the text was truncated."""
+    warnings: Sequence[str] = ()
+    """Parts of the file that are not in it, and guesses."""
 
 
 @dataclass
@@ -470,11 +473,10 @@ class Uploads:
             await _complete(self._drop_bytes(upload))
             return await _complete(self._finish(_refuse(upload, _format_error(error)), []))
         chunks = await call(make_chunks, upload, found)  # their tokens are counted
-        message = "Only its beginning was taken in: it is too long." if found.is_cut else ""
         upload = replace(
             upload,
             state="searchable",
-            message=message,
+            message=" ".join(found.warnings),
             chunks=len(chunks),
             first=_count_first(chunks),
         )
@@ -543,7 +545,10 @@ async def extract(data: bytes, name: str) -> Extract:
     document = await call(read_document, data, name, sandboxed=True)
     if not document.chunks:
         raise UnreadableDocument("There is no text in the file.")
-    return Extract(document.chunks[:_MOST_CHUNKS], len(document.chunks) > _MOST_CHUNKS)
+    warnings = document.warnings
+    if len(document.chunks) > _MOST_CHUNKS:
+        warnings = [*warnings, "Only its beginning was taken in: it is too long."]
+    return Extract(document.chunks[:_MOST_CHUNKS], warnings)
 
 
 def make_chunks(upload: Upload, found: Extract) -> list[Resource]:

@@ -7,7 +7,7 @@ import { progress, sources } from "./activities";
 import "@copilotkit/react-core/v2/styles.css";
 import "./files.css";
 
-const accept = ".pdf,.csv,.md,.txt,.html,image/*";
+const accept = ".pdf,.docx,.xlsx,.pptx,.csv,.md,.txt,.html,image/*";
 const threadId = location.hash.slice(1) || "files";
 
 /** A chat with files: what is attached is read by the runtime, and answers cite it. */

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from copilot_runtime.base.errors import LimitExceeded, MissingPackage
+from copilot_runtime.base.errors import CopilotError, LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.ingestion import (
     Document,
     UnreadableDocument,
+    pdf,
     read_document,
     sandbox,
 )
@@ -24,6 +25,7 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
 from copilot_runtime.extensions.knowledge.ingestion.documents import detect_media_type
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import run_in_sandbox
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
+from tests.extensions.knowledge.ingestion.office import make_docx
 from tests.extensions.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
 from tests.in_one_test import in_one_test
 
@@ -90,6 +92,54 @@ def test_the_kind_of_a_document_is_that_of_its_bytes(
     data: bytes, name: str, media_type: str
 ) -> None:
     assert detect_media_type(data, name) == media_type
+
+
+RUSSIAN = "\u041f\u0430\u0440\u043e\u043c \u0443\u0445\u043e\u0434\u0438\u0442 \u0432 "
+JAPANESE = "\u5c71\u7530\u306f\u6771\u4eac\u306b\u4f4f\u3093\u3067\u3044\u307e\u3059\u3002"
+GUESSED = "The encoding was guessed: {}. Save it as UTF-8 to be sure."
+
+
+@in_one_test(
+    ("data", "name", "text", "warnings"),
+    [
+        ((RUSSIAN * 8).encode("cp1251"), "x.txt", RUSSIAN * 8, [GUESSED.format("cp1251")]),
+        ((JAPANESE * 8).encode("cp932"), "x.md", JAPANESE * 8, [GUESSED.format("cp932")]),
+        ("Caf\u00e9".encode("cp1252"), "x.txt", "Caf\u00e9", [GUESSED.format("cp1252")]),
+        ("Caf\u00e9 au lait".encode("utf-16-le"), "x.txt", "Caf\u00e9 au lait", []),
+        (RUSSIAN.encode("utf-32"), "x.txt", RUSSIAN, []),
+        (
+            RUSSIAN.encode() + b"\xff",
+            "x.txt",
+            f"{RUSSIAN}\ufffd",
+            ["Its encoding is utf-8, but for 1 characters."],
+        ),
+        (b"<html><meta charset='shift_jis'>" + JAPANESE.encode("cp932"), "", JAPANESE, []),
+        (
+            b"<?xml version='1.0' encoding='windows-1251'?><html>" + RUSSIAN.encode("cp1251"),
+            "",
+            RUSSIAN,
+            [],
+        ),
+        (b"<html><meta charset=punycode>a-b", "", "a-b", []),
+        (
+            b"<html><meta charset=utf-8>Caf\xe9 au lait",
+            "",
+            "Caf\u00e9 au lait",
+            [GUESSED.format("cp1252")],
+        ),
+    ],
+)
+def test_a_text_is_read_in_its_encoding_or_says_that_it_was_guessed(
+    data: bytes, name: str, text: str, warnings: list[str]
+) -> None:
+    document = read_document(data, name)
+    assert "".join(chunk.text for chunk in document.chunks).strip() == text.strip()
+    assert document.warnings == warnings
+
+
+def test_a_text_whose_encoding_cannot_be_told_is_refused() -> None:
+    with pytest.raises(CopilotError, match="The encoding of the text is not known"):
+        read_document(bytes(range(128, 256)) * 3, "x.txt")
 
 
 def test_a_page_has_its_headings() -> None:
@@ -211,7 +261,9 @@ def test_a_pdf_has_pages() -> None:
         (b"%PDF-1.4\nnothing", "The PDF is damaged", None),
         (make_pdf("x")[:300], "The PDF", None),
         (PNG, "The file is of the type image/png.", "can be read"),
-        (b"PK\x03\x04", "save it as PDF", "can be read"),
+        (b"PK\x03\x04", "an archive", "can be read"),
+        (b"\xd0\xcf\x11\xe0", "save it as DOCX", "can be read"),
+        (b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le"), "without a pass", None),
     ],
 )
 def test_what_cannot_be_read_says_why(data: bytes, reason: str, hint: str | None) -> None:
@@ -246,12 +298,12 @@ def test_a_pdf_without_its_reader_says_what_to_install(monkeypatch: pytest.Monke
 
 
 def test_a_pdf_has_limits_of_pages_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MOST_CHARACTERS", 5)
+    monkeypatch.setattr(pdf, "MOST_CHARACTERS", 5)
     with pytest.raises(LimitExceeded, match="more than 5 characters"):
-        sandbox.extract_pages(make_pdf("one", "two"))
-    monkeypatch.setattr(sandbox, "MOST_PAGES", 1)
+        pdf.extract_pages(make_pdf("one", "two"))
+    monkeypatch.setattr(pdf, "MOST_PAGES", 1)
     with pytest.raises(LimitExceeded, match="more than 1 pages"):
-        sandbox.extract_pages(make_pdf("x", "y"))
+        pdf.extract_pages(make_pdf("x", "y"))
 
 
 @in_one_test(
@@ -262,6 +314,8 @@ def test_a_pdf_has_limits_of_pages_and_characters(monkeypatch: pytest.MonkeyPatc
         (TABLE.encode(), "x.csv"),
         ("Text \u20ac".encode("utf-16"), "x.txt"),
         (make_pdf("one", "two", title="T"), "x.pdf"),
+        (make_docx("<w:p><w:r><w:t>one</w:t></w:r></w:p>"), "x.docx"),
+        ((RUSSIAN * 8).encode("cp1251"), "x.txt"),
     ],
 )
 def test_a_document_in_the_sandbox_is_the_same(data: bytes, name: str) -> None:
@@ -311,7 +365,7 @@ def test_what_takes_all_memory_ends_alone(reader: str) -> None:
 @in_one_test(
     ("data", "said"),
     [
-        (make_pdf("one", title="T"), {"value": {"title": "T", "pages": ["one\n"]}}),
+        (make_pdf("one", title="T"), {"value": {"title": "T", "pages": ["one"], "warnings": []}}),
         (
             make_pdf(""),
             {
@@ -340,9 +394,7 @@ def test_what_the_process_of_the_sandbox_says(
         limits.append(kind)
 
     monkeypatch.setattr("resource.setrlimit", limit)
-    monkeypatch.setattr(
-        "sys.argv", ["-c", json.dumps({"call": [sandbox.__file__, "extract_pages"]})]
-    )
+    monkeypatch.setattr("sys.argv", ["-c", json.dumps({"call": [pdf.__file__, "extract_pages"]})])
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=out))
     sandbox.main()

@@ -254,6 +254,18 @@ async def test_what_could_not_be_read_of_a_file_is_said_until_it_changes(shelf: 
     assert (await shelf.statuses(Ingestion(shelf.resources)))["docs/one.html"] == ("taken in", "")
 
 
+async def test_a_doubt_about_a_file_is_in_the_log_the_report_and_the_list_of_sources(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf.write("one.txt", "Caf\u00e9 au lait".encode("cp1252"))
+    report = await shelf.ingest()
+
+    doubt = "The encoding was guessed: cp1252. Save it as UTF-8 to be sure."
+    assert report.warnings == {"docs/one.txt": [doubt]}
+    assert await shelf.statuses(Ingestion(shelf.resources)) == {"docs/one.txt": ("in part", doubt)}
+    assert caplog.messages == [f"docs/one.txt: {doubt}"]
+
+
 async def test_a_journal_that_is_written_anew_says_the_same(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ from copilot_runtime.extensions.knowledge.uploads import uploads
 from copilot_runtime.extensions.knowledge.uploads.queue import TooManyFiles
 from copilot_runtime.extensions.knowledge.uploads.uploads import Upload
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from tests.extensions.knowledge.ingestion.office import make_xlsx
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.knowledge.uploads.chat import CSV, PNG
@@ -85,6 +86,18 @@ async def test_of_a_long_file_a_model_reads_the_beginning_without_a_search() -> 
     assert not upload.is_short
     assert 1 <= upload.first < upload.chunks
     assert len(upload.list_chunks()) == upload.first
+    await knowledge.aclose()
+
+
+async def test_a_file_of_an_office_program_is_searchable_and_says_what_is_not_read() -> None:
+    knowledge = knowledge_in(MemoryStorage())
+    rows = '<sheetData><row><c t="inlineStr"><is><t>quince</t></is></c></row></sheetData>'
+    upload = await add(knowledge, make_xlsx({"Prices": rows, "-Notes": rows}), "prices.xlsx")
+
+    assert (upload.state, upload.message) == (
+        "searchable",
+        "The hidden sheet '-Notes' is not read.",
+    )
     await knowledge.aclose()
 
 

@@ -1,0 +1,289 @@
+"""The text of Word documents (DOCX): headings, lists with their numbers, tables and notes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.office.package import (
+    OfficeText,
+    Package,
+    find_child,
+    get_attribute,
+    get_name,
+    get_number,
+    is_on,
+)
+from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
+
+_UNSEEN = frozenset(
+    (
+        *("del", "delText", "moveFrom", "Fallback", "instrText", "rt", "txbxContent"),
+        *("pPr", "rPr", "sdtPr", "tblPr", "trPr", "tcPr"),
+    )
+)
+"""Deleted texts, codes of fields, properties, and text boxes, which follow their paragraph."""
+_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_ASIDES = ("footnoteReference", "endnoteReference", "commentReference", "txbxContent")
+_NOT_READ = ("chart", "OLEObject", "altChunk")
+_NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
+_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+
+
+def extract_passages(data: bytes) -> JsonObject:
+    """Return title, passages and warnings of a document."""
+    package = Package(data)
+    found = OfficeText(package.read_title())
+    root = package.parse(package.main)
+    if root is not None:
+        _WordReader(package, found).read(root)
+    return found.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    name: str = ""
+    level: int | None = None
+    """The level of a heading."""
+    list: "Element | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    format: str
+    text: str
+    """The pattern of its numbers, such as `%1.%2`."""
+    start: int
+
+
+@dataclass
+class _List:
+    """The levels of a list and their last numbers, which lists of the same kind share."""
+
+    levels: Mapping[int, _Level]
+    numbers: dict[int, int] = field(default_factory=dict[int, int])
+
+
+class _WordReader:
+    def __init__(self, package: Package, found: OfficeText) -> None:
+        self._found = found
+        parts = {it.kind: it.target for it in package.read_relations(package.main).values()}
+        self._styles = _read_styles(package.parse(parts.get("styles", "")))
+        self._lists, self._starts = _read_lists(package.parse(parts.get("numbering", "")))
+        self._notes: dict[tuple[str, str], str] = {}
+        for kind in ("footnote", "endnote", "comment"):
+            root = package.parse(parts.get(f"{kind}s", ""))
+            for note in () if root is None else root:
+                text = " ".join(self._text(it) for it in note.iter("{*}p")).strip()
+                author = get_attribute(note, "author")
+                self._notes[kind, get_attribute(note, "id") or ""] = (
+                    f"Note by {author}: {text}" if author else f"Note: {text}"
+                )
+
+    def read(self, root: "Element") -> None:
+        """Add the passages below an element."""
+        for block in _list_blocks(root):
+            if get_name(block) == "tbl":
+                for row in self._read_rows(block):
+                    self._found.add(row)
+            else:
+                self._read_paragraph(block)
+            for aside in _list_asides(block):
+                kind = get_name(aside).removesuffix("Reference")
+                if kind == "txbxContent":
+                    self.read(aside)
+                else:
+                    id = get_attribute(aside, "id") or ""
+                    self._found.add(self._notes.get((kind, id), ""))
+        if next(root.iter(*(f"{{*}}{name}" for name in _NOT_READ)), None) is not None:
+            warning = "Charts and embedded objects are not read."
+            if warning not in self._found.warnings:
+                self._found.warnings.append(warning)
+
+    def _read_paragraph(self, paragraph: "Element") -> None:
+        style = self._style(paragraph)
+        text = self._text(paragraph)
+        if not text.strip():
+            return
+        text = self._number(paragraph, style) + text
+        outline = find_child(paragraph, "pPr", "outlineLvl")
+        level = get_number(outline, "val", 9) + 1 if outline is not None else style.level
+        if level and level < 10:
+            self._found.add(" ".join(text.split()), level=level)
+            return
+        if style.name.lower() == "title" and not self._found.title:
+            self._found.title = " ".join(text.split())
+        self._found.add(text)
+
+    def _style(self, paragraph: "Element") -> _Style:
+        name = get_attribute(find_child(paragraph, "pPr", "pStyle"), "val") or ""
+        return self._styles.get(name, _Style())
+
+    def _text(self, paragraph: "Element") -> str:
+        """Return the text of a paragraph that is not deleted or hidden."""
+        pieces: list[str] = []
+        stack = [*reversed(paragraph)]
+        while stack:
+            element = stack.pop()
+            name = get_name(element)
+            if name == "t":
+                pieces.append(element.text or "")
+            elif name in _SIGNS:
+                pieces.append(_SIGNS[name])
+            elif name == "docPr":
+                pieces.append(f" {element.get('descr', '')} ")
+            elif name not in _UNSEEN and not is_on(find_child(element, "rPr", "vanish")):
+                stack += reversed(element)
+        return "".join(pieces)
+
+    def _number(self, paragraph: "Element", style: _Style) -> str:
+        """Return the number or the bullet of an item of a list, or an empty string."""
+        properties = find_child(paragraph, "pPr", "numPr")
+        key = get_attribute(find_child(properties, "numId"), "val")
+        if key is None:
+            key = get_attribute(find_child(style.list, "numId"), "val")
+        source = properties if find_child(properties, "ilvl") is not None else style.list
+        depth = get_number(find_child(source, "ilvl"), "val", 0)
+        found = self._lists.get(key or "")
+        if found is None or (level := found.levels.get(depth)) is None:
+            return ""
+        for inner, start in self._starts.pop(key or "", {}).items():
+            found.numbers[inner] = start - 1
+        found.numbers[depth] = found.numbers.get(depth, level.start - 1) + 1
+        for inner in [it for it in found.numbers if it > depth]:
+            del found.numbers[inner]
+        if level.format in ("bullet", "none"):
+            return "- " if level.format == "bullet" else ""
+
+        def fill(match: re.Match[str]) -> str:
+            outer = found.levels.get(int(match[1]) - 1, level)
+            number = found.numbers.get(int(match[1]) - 1, outer.start)
+            return format_number(number, _NUMBERS.get(outer.format, "1"))
+
+        return f"{re.sub(r'%([1-9])', fill, level.text)} "
+
+    def _read_rows(self, table: "Element") -> Iterator[str]:
+        """Yield the rows of a table; a cell that is merged with that above it has its text."""
+        grid = Grid()
+        above: dict[int, str] = {}
+        for row in _list_parts(table, "tr"):
+            cells: list[Cell] = []
+            column = 0
+            for cell in _list_parts(row, "tc"):
+                columns = get_number(find_child(cell, "tcPr", "gridSpan"), "val", 1)
+                merge = find_child(cell, "tcPr", "vMerge")
+                if merge is not None and get_attribute(merge, "val") != "restart":
+                    text = grid.repeat(above.get(column, ""))
+                else:
+                    text = above[column] = self._read_cell(cell)
+                cells.append(Cell(text, columns))
+                column += columns
+            if text := grid.join(cells):
+                yield text
+
+    def _read_cell(self, cell: "Element") -> str:
+        texts: list[str] = []
+        for block in _list_blocks(cell):
+            if get_name(block) == "tbl":
+                texts += self._read_rows(block)
+            else:
+                texts.append(self._number(block, self._style(block)) + self._text(block))
+        return " ".join(" ".join(texts).split())
+
+
+def _list_blocks(element: "Element") -> "Iterator[Element]":
+    """Yield the paragraphs and tables in an element, but not those in them."""
+    stack = [*reversed(element)]
+    while stack:
+        inner = stack.pop()
+        name = get_name(inner)
+        if name in ("p", "tbl"):
+            yield inner
+        elif name not in _UNSEEN:
+            stack += reversed(inner)
+
+
+def _list_asides(block: "Element") -> "Iterator[Element]":
+    """Yield the text boxes of a block, but not those in them, and its references to notes."""
+    if next(block.iter(*(f"{{*}}{name}" for name in _ASIDES)), None) is None:
+        return
+    stack = [block]
+    while stack:
+        element = stack.pop()
+        name = get_name(element)
+        if name in _ASIDES:
+            yield element
+        elif name != "Fallback":
+            stack += reversed(element)
+
+
+def _list_parts(element: "Element", name: str) -> "Iterator[Element]":
+    """Yield the rows of a table, or the cells of a row."""
+    for inner in element.iterchildren():
+        if get_name(inner) == name:
+            if find_child(inner, f"{name}Pr", "del") is None:
+                yield inner
+        elif get_name(inner) in ("sdt", "sdtContent", "customXml", "ins"):
+            yield from _list_parts(inner, name)
+
+
+def _read_styles(root: "Element | None") -> dict[str, _Style]:
+    """Return the styles of paragraphs by identifier, with what they inherit."""
+    elements = () if root is None else root.iterchildren("{*}style")
+    found = {get_attribute(it, "styleId") or "": it for it in elements}
+    styles: dict[str, _Style] = {}
+    for id, element in found.items():
+        name = get_attribute(find_child(element, "name"), "val") or ""
+        level: int | None = None
+        numbers: Element | None = None
+        here: Element | None = element
+        for _ in range(20):  # styles may be based on each other in a circle
+            if here is None:
+                break
+            if level is None:
+                called = get_attribute(find_child(here, "name"), "val") or ""
+                outline = find_child(here, "pPr", "outlineLvl")
+                if match := _HEADING.fullmatch(called):
+                    level = int(match[1])
+                elif outline is not None:
+                    level = get_number(outline, "val", 9) + 1
+            if numbers is None:
+                numbers = find_child(here, "pPr", "numPr")
+            here = found.get(get_attribute(find_child(here, "basedOn"), "val") or "")
+        styles[id] = _Style(name, level, numbers)
+    return styles
+
+
+def _read_lists(
+    root: "Element | None",
+) -> tuple[dict[str, _List], dict[str, dict[int, int]]]:
+    """Return the lists by identifier, and the numbers with which some of them start anew."""
+    kinds: dict[str, _List] = {}
+    lists: dict[str, _List] = {}
+    starts: dict[str, dict[int, int]] = {}
+    for element in () if root is None else root:
+        if get_name(element) == "abstractNum":
+            levels = {
+                get_number(it, "ilvl", 0): _Level(
+                    get_attribute(find_child(it, "numFmt"), "val") or "decimal",
+                    get_attribute(find_child(it, "lvlText"), "val") or "",
+                    get_number(find_child(it, "start"), "val", 1),
+                )
+                for it in element.iterchildren("{*}lvl")
+            }
+            kinds[get_attribute(element, "abstractNumId") or ""] = _List(levels)
+        elif get_name(element) == "num":
+            id = get_attribute(element, "numId") or ""
+            kind = get_attribute(find_child(element, "abstractNumId"), "val") or ""
+            if kind in kinds:
+                lists[id] = kinds[kind]
+                starts[id] = {
+                    get_number(it, "ilvl", 0): get_number(start, "val", 1)
+                    for it in element.iterchildren("{*}lvlOverride")
+                    if (start := find_child(it, "startOverride")) is not None
+                }
+    return lists, starts

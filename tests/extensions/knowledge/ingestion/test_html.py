@@ -1,0 +1,70 @@
+"""The text of a page is what the page shows."""
+
+from copilot_runtime.extensions.knowledge.ingestion import read_document
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
+from tests.in_one_test import in_one_test
+
+
+def read(body: str) -> str:
+    page = f"<!doctype html><title>x</title><body>{body}"
+    return "\n".join(chunk.text for chunk in read_document(page.encode(), "x.html").chunks)
+
+
+@in_one_test(
+    ("body", "text"),
+    [
+        ('5<span style="display:none">7</span>.58', "5.58"),
+        ("<p STYLE='color: red; DISPLAY : None !important'>no</p>x", "x"),
+        ("<p style='display:none; display:block'>x</p>", "x"),
+        ("<p style='/* display:none */'>x</p>", "x"),
+        ("<p style='visibility:\n hidden'>no</p>x", "x"),
+        ("<p hidden>no</p><p hidden=until-found>x</p>", "x"),
+        ("<p aria-hidden=TRUE>no</p><p aria-hidden=false>x</p>", "x"),
+        ("<dialog>no</dialog><dialog open>x</dialog>", "x"),
+        ("<template><p>no</p></template><input type=hidden value=no>x", "x"),
+        ("<table><tr><td>a<td hidden>no<td>b</table>", "a | b"),
+        ("<pre>a<b hidden>no</b>\n b</pre>", "a\n b"),
+    ],
+)
+def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
+    assert read(body) == text
+
+
+def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
+    page = b"""<p itemscope itemtype="https://schema.org/Thing" itemid="#x"><b itemprop="name">
+        5<i style="display:none">7</i>.58</b><i hidden itemprop="identifier">A-1</i>"""
+    (triples,) = read_page(page, "https://e/").items.values()
+    assert {str(triple.object) for triple in triples[1:]} == {'"5.58"', '"A-1"'}
+
+
+@in_one_test(
+    ("body", "text"),
+    [
+        (
+            "<pre><code>def f():\n    return 1\n\n\tx\n</code></pre>",
+            "def f():\n    return 1\n\n\tx",
+        ),
+        ("<pre>a<br>  b</pre>", "a\n  b"),
+        ("<pre><div>a</div><div>  b</div></pre>", "a\n  b"),
+        ("<ol start=3><li>c<li><p>d</p><li value=7>e</ol>x", "3. c\n4. d\n7. e\nx"),
+        ("<ol reversed><li>a<li>b</ol>", "2. a\n1. b"),
+        ("<ol type=a><li>x<li>y</ol><ol type=I start=4><li>z</ol>", "a. x\nb. y\nIV. z"),
+        ("<ul><li>a<ol><li>b</ol></ul>", "a\n1. b"),
+        ("<p>See <img alt='the map'>.</p><img alt=''>", "See the map ."),
+        ("<table><tr><th rowspan=2>a<th colspan=2>b<tr><td>1<td>2</table>", "a | b | b\na | 1 | 2"),
+        ("<table><tr><td><p>a</p><td><ul><li>x<li>y</ul></table>", "a | x y"),
+        ("<table><tr><td><h1>H</h1>a<td><p>b</p></table>", "a\nb"),
+    ],
+)
+def test_a_page_keeps_its_lines_lists_tables_and_pictures(body: str, text: str) -> None:
+    assert read(body) == text
+
+
+def test_the_lines_of_a_long_program_stay_lines() -> None:
+    line = "if ready:\n        start(engine)"
+    assert read(f"<pre>{(line + chr(10)) * 300}</pre>").count(line) > 290
+
+
+def test_cells_that_span_all_rows_are_repeated_within_limits() -> None:
+    wide = "<td rowspan=60000 colspan=1000>label" * 1000
+    assert len(read(f"<table><tr>{wide}{'<tr><td>x' * 5000}</table>")) < 3_000_000

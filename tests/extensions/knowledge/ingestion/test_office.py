@@ -1,0 +1,208 @@
+"""Documents of office programs are read with all that they show."""
+
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.extensions.knowledge.ingestion import (
+    Document,
+    UnreadableDocument,
+    read_document,
+)
+from copilot_runtime.extensions.knowledge.office import excel
+from tests.extensions.knowledge.ingestion.office import make_docx, make_pptx, make_xlsx
+from tests.in_one_test import in_one_test
+
+
+def read(data: bytes) -> Document:
+    return read_document(data, "x")
+
+
+def texts(document: Document) -> list[str]:
+    return [
+        line
+        for chunk in document.chunks
+        for line in (f"[{chunk.place.heading}]", *chunk.text.split("\n"))
+    ]
+
+
+def paragraph(text: str, properties: str = "") -> str:
+    return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def cell(text: str, properties: str = "") -> str:
+    return f"<w:tc><w:tcPr>{properties}</w:tcPr>{paragraph(text)}</w:tc>"
+
+
+STYLES = """<w:style w:styleId="H1"><w:name w:val="heading 1"/></w:style>
+  <w:style w:styleId="Mine"><w:basedOn w:val="H2"/></w:style>
+  <w:style w:styleId="H2"><w:name w:val="Heading 2"/><w:basedOn w:val="Mine"/></w:style>"""
+NUMBERING = """<w:abstractNum w:abstractNumId="7">
+    <w:lvl w:ilvl="0"><w:numFmt w:val="decimal"/><w:lvlText w:val="%1."/></w:lvl>
+    <w:lvl w:ilvl="1"><w:numFmt w:val="lowerLetter"/><w:lvlText w:val="%1%2)"/></w:lvl>
+  </w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>"""
+
+
+def item(text: str, depth: int) -> str:
+    numbers = f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="1"/></w:numPr>'
+    return paragraph(text, numbers)
+
+
+def test_a_word_document_has_headings_lists_and_tables() -> None:
+    merged, wide = '<w:vMerge w:val="restart"/>', '<w:gridSpan w:val="2"/>'
+    table = (
+        f"<w:tbl><w:tr>{cell('Bergen', merged)}{cell('2024')}{cell('5')}</w:tr>"
+        f"<w:tr>{cell('', '<w:vMerge/>')}{cell('none', wide)}</w:tr></w:tbl>"
+    )
+    document = read(
+        make_docx(
+            paragraph("Harbour", '<w:pStyle w:val="H1"/>')
+            + item("moor", 0)
+            + item("rope", 1)
+            + item("anchor", 1)
+            + item("pay", 0)
+            + paragraph("Prices", '<w:pStyle w:val="Mine"/>')
+            + table,
+            styles=STYLES,
+            numbering=NUMBERING,
+        )
+    )
+    assert document.title == "Harbour"
+    assert texts(document) == [
+        "[Harbour]",
+        *("1. moor", "1a) rope", "1b) anchor", "2. pay"),
+        "[Harbour \u203a Prices]",
+        *("Bergen | 2024 | 5", "Bergen | none | none"),
+    ]
+
+
+@in_one_test(
+    ("content", "text"),
+    [
+        ("<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r>", "a\tb\nc"),
+        ("<w:ins><w:r><w:t>new</w:t></w:r></w:ins>", "new"),
+        ("<w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:r><w:t>x</w:t></w:r>", "x"),
+        ("<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
+        ("<w:r><w:rPr><w:vanish w:val='0'/></w:rPr><w:t>yes</w:t></w:r>", "yes"),
+        ("<w:sdt><w:sdtContent><w:r><w:t>field</w:t></w:r></w:sdtContent></w:sdt>", "field"),
+        ("<w:r><w:drawing><w:docPr descr='A map'/></w:drawing></w:r>", "A map"),
+        (
+            "<w:r><w:t>x</w:t><w:txbxContent><w:p><w:r><w:t>box</w:t><w:txbxContent><w:p><w:r>"
+            "<w:t>inner</w:t></w:r></w:p></w:txbxContent></w:r></w:p></w:txbxContent></w:r>",
+            "x\nbox\ninner",
+        ),
+        (
+            "<w:r><w:t>x</w:t><w:footnoteReference w:id='1'/><w:commentReference w:id='2'/></w:r>",
+            "x\nNote: why\nNote by Ann: check",
+        ),
+    ],
+)
+def test_a_paragraph_says_what_it_shows(content: str, text: str) -> None:
+    document = make_docx(
+        f"<w:p>{content}</w:p>",
+        footnotes="<w:footnote w:id='1'><w:p><w:r><w:t>why</w:t></w:r></w:p></w:footnote>",
+        comments="<w:comment w:id='2' w:author='Ann'><w:p><w:r><w:t>check</w:t></w:r></w:p>"
+        "</w:comment>",
+    )
+    assert [chunk.text for chunk in read(document).chunks] == [text]
+
+
+SHEET = """<sheetData>
+  <row r="1"><c r="A1" t="inlineStr"><is><t>Usage</t></is></c></row>
+  <row r="3"><c r="A3" t="s"><v>0</v></c><c r="B3" t="s"><v>1</v></c>
+    <c r="C3" t="s"><v>2</v></c></row>
+  <row r="4"><c r="A4" t="s"><v>3</v></c><c r="B4" s="1"><v>45413</v></c>
+    <c r="C4" s="2"><v>0.255</v></c></row>
+  <row r="5"><c r="B5" s="1"><v>45414.5</v></c><c r="C5"><v>0.30000000000000004</v></c></row>
+  <row r="6"><c r="C6"><f>SUM(C4:C5)</f></c></row>
+</sheetData><mergeCells><mergeCell ref="A4:A5"/></mergeCells>"""
+
+
+FACTS = """<sheetData>
+  <row><c t="s"><v>0</v></c><c t="inlineStr"><is><t>$5,000</t></is></c></row>
+  <row><c t="s"><v>1</v></c><c><v>7</v></c></row></sheetData>"""
+
+
+def test_a_workbook_has_the_rows_of_its_sheets_with_their_columns() -> None:
+    names = "".join(f"<si><t>{name}</t></si>" for name in ("City", "Date", "Share"))
+    document = read(
+        make_xlsx(
+            {"Stations": SHEET, "-Secret": SHEET, "Facts": FACTS},
+            texts=f"{names}<si><r><t>Ber</t></r><r><t>gen</t></r><rPh><t>no</t></rPh></si>",
+            styles='<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="10"/></cellXfs>',
+        )
+    )
+    assert texts(document) == [
+        "[Stations]",
+        "Usage",
+        "City: Bergen; Date: 2024-05-01; Share: 25.5%",
+        "City: Bergen; Date: 2024-05-02 12:00:00; Share: 0.3",
+        "[Facts]",
+        *("City | $5,000", "Date | 7"),
+    ]
+    assert document.chunks[0].place.rows == (1, 5)
+    assert document.warnings == [
+        "The hidden sheet '-Secret' is not read.",
+        "Formulas without a stored value: 1. Open the file in a program that calculates them, "
+        "and save it.",
+    ]
+
+
+def shape(text: str, role: str = "") -> str:
+    return (
+        f'<p:sp><p:nvPr><p:ph type="{role}"/></p:nvPr><p:txBody>'
+        f"<a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>"
+    )
+
+
+def test_a_presentation_has_slides_with_titles_and_notes() -> None:
+    hidden = "<p:sp><p:cNvPr hidden='1'/><a:p><a:r><a:t>no</a:t></a:r></a:p></p:sp>"
+    rows = (
+        "<p:graphicFrame><a:tbl>"
+        "<a:tr><a:tc rowSpan='2'><a:p><a:t>Bergen</a:t></a:p></a:tc>"
+        "<a:tc><a:p><a:t>5</a:t></a:p></a:tc></a:tr>"
+        "<a:tr><a:tc vMerge='1'/><a:tc><a:p><a:t>6</a:t></a:p></a:tc></a:tr>"
+        "</a:tbl></p:graphicFrame>"
+    )
+    document = read(
+        make_pptx(
+            shape("First") + shape("Plan", "title") + hidden + shape("7", "sldNum"),
+            f"<p:grpSp>{rows}</p:grpSp>",
+            notes=shape("Say hello", "body") + shape("1", "sldNum"),
+        )
+    )
+    assert [(chunk.place.encode(), chunk.text) for chunk in document.chunks] == [
+        ({"page": 1, "heading": "Plan"}, "First\nNotes: Say hello"),
+        ({"page": 2, "heading": "Slide 2"}, "Bergen | 5\nBergen | 6"),
+    ]
+
+
+def test_an_entity_of_a_document_is_not_loaded(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    doctype = f'<!DOCTYPE x [<!ENTITY a SYSTEM "{secret.as_uri()}"><!ENTITY b "own">]>'
+    body = "<w:p><w:r><w:t>ok &a;&b;</w:t></w:r></w:p>"
+    assert texts(read(make_docx(body, doctype=doctype))) == ["[]", "ok"]
+
+
+@in_one_test(
+    ("body", "error"),
+    [
+        (" " * 300 * 1024 * 1024, LimitExceeded),
+        ("<w:sdt>" * 5000 + "</w:sdt>" * 5000, UnreadableDocument),
+        ("<w:p>", UnreadableDocument),
+    ],
+)
+def test_a_document_that_is_an_attack_is_refused(body: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read(make_docx(body))
+
+
+def test_a_text_that_many_cells_share_is_limited() -> None:
+    rows = '<row><c t="s"><v>0</v></c></row>' * 100
+    data = make_xlsx(
+        {"S": f"<sheetData>{rows}</sheetData>"}, texts=f"<si><t>{'y' * 10**6}</t></si>"
+    )
+    with pytest.raises(LimitExceeded, match="16,777,216 characters"):
+        excel.extract_passages(data)

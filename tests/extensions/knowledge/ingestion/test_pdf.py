@@ -1,0 +1,117 @@
+"""PDF files: lines of paragraphs, notes, forms and pages that are pictures."""
+
+import io
+import sys
+from typing import Any
+
+import pytest
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import (
+    ArrayObject,
+    DictionaryObject,
+    NameObject,
+    NumberObject,
+    PdfObject,
+    StreamObject,
+    TextStringObject,
+)
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.knowledge.ingestion import pdf, read_document
+from tests.extensions.knowledge.ingestion.pdf import make_pdf
+from tests.in_one_test import in_one_test
+
+
+def make(value: str | int | list[str]) -> PdfObject:
+    match value:
+        case int():
+            return NumberObject(value)
+        case list():
+            return ArrayObject(map(TextStringObject, value))
+        case _:
+            return NameObject(value) if value.startswith("/") else TextStringObject(value)
+
+
+def annotate(data: bytes, *annotations: dict[str, Any]) -> bytes:
+    """Return a PDF with annotations on its first page."""
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(data)))
+    writer.pages[0][NameObject("/Annots")] = ArrayObject(
+        DictionaryObject({NameObject(f"/{key}"): make(value) for key, value in fields.items()})
+        for fields in annotations
+    )
+    return write(writer)
+
+
+def write(writer: PdfWriter) -> bytes:
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+FULL = "This line of the report of the harbour is as wide as its page, and goes"
+
+
+@in_one_test(
+    ("page", "text"),
+    [
+        (f"{FULL}\non here.", f"{FULL} on here."),
+        (f"{FULL} sta-\ntions grow", f"{FULL} stations grow"),
+        ("A well-\nknown and well-known town", "A well-known and well-known town"),
+        ("Haupt-\nund Nebenstrecke", "Haupt- und Nebenstrecke"),
+        (f"Heading\n{FULL}", f"Heading\n{FULL}"),
+        (f"{FULL}\n- an item of a list", f"{FULL}\n- an item of a list"),
+        (f"{FULL}\n2. an item", f"{FULL}\n2. an item"),
+        (f"{FULL} 5\n{FULL} 6", f"{FULL} 5\n{FULL} 6"),
+        (f"{FULL}   a   b\n{FULL}", f"{FULL}   a   b\n{FULL}"),
+    ],
+)
+def test_the_lines_of_a_paragraph_are_joined(page: str, text: str) -> None:
+    assert [chunk.text for chunk in read_document(make_pdf(page)).chunks] == [text]
+
+
+@in_one_test(
+    ("annotation", "text"),
+    [
+        ({"Subtype": "/Text", "Contents": "Check this", "T": "Ann"}, "Note by Ann: Check this"),
+        ({"Subtype": "/FreeText", "Contents": "typed"}, "Note: typed"),
+        ({"Subtype": "/Text", "Contents": "hidden", "F": 2}, ""),
+        ({"Subtype": "/Popup", "Contents": "twice"}, ""),
+        ({"Subtype": "/Widget", "FT": "/Tx", "T": "n", "TU": "Name", "V": "Ann"}, "Name: Ann"),
+        ({"Subtype": "/Widget", "FT": "/Ch", "T": "city", "V": ["a", "b"]}, "city: a, b"),
+        ({"Subtype": "/Widget", "FT": "/Btn", "T": "ok", "V": "/Yes", "AS": "/Yes"}, "ok: Yes"),
+        ({"Subtype": "/Widget", "FT": "/Btn", "T": "no", "V": "/Yes", "AS": "/Off"}, ""),
+        ({"Subtype": "/Widget", "FT": "/Tx", "T": "pin", "V": "123", "Ff": 1 << 13}, ""),
+    ],
+)
+def test_notes_and_forms_are_read_with_their_page(annotation: dict[str, Any], text: str) -> None:
+    document = read_document(annotate(make_pdf("x", "y"), annotation))
+    assert [chunk.text for chunk in document.chunks] == [f"x\n{text}".strip(), "y"]
+
+
+def test_a_note_that_is_damaged_is_named() -> None:
+    document = read_document(annotate(make_pdf("x"), {"Subtype": "/Text", "F": "/odd"}))
+    assert document.warnings == ["Page 1: its notes and fields cannot be read."]
+
+
+def test_pages_that_are_pictures_are_named() -> None:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("x", "", "", "y", "", ""))))
+    for number in (1, 2, 4):  # the last page is blank
+        stream = StreamObject()
+        stream.set_data(b"q 600 0 0 780 0 0 cm /Im1 Do Q")
+        writer.pages[number][NameObject("/Contents")] = stream
+    writer.add_attachment("a.txt", b"a")
+    scans, attached = read_document(write(writer)).warnings
+    assert scans.startswith("Pages 2 to 3, 5 have no text: they are pictures.")
+    assert attached == "The files attached to it are not read."
+
+
+def test_an_encrypted_file_names_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("x"))))
+    writer.encrypt("", algorithm="AES-256")
+    data = write(writer)
+    for name in [name for name in sys.modules if name.startswith("pypdf")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("cryptography", "Crypto"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(CopilotError, match="the package 'cryptography' is not installed"):
+        pdf.extract_pages(data)

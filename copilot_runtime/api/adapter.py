@@ -148,6 +148,13 @@ class Embedder(ABC):
         """Return the vectors of queries, which some models embed differently from texts."""
         return await self.embed(texts)
 
+    def relates(self, query: str, text: str) -> bool:  # noqa: ARG002
+        """Return whether a text near a query may be about it.
+
+        `False` where vectors of unrelated texts are near, too, and the texts tell them apart.
+        """
+        return True
+
     async def check_key(self) -> None:  # noqa: B027
         """Raise `ConfigurationFailed` if a required API key is missing."""
 

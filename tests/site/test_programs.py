@@ -145,7 +145,7 @@ def test_a_program_calls_a_tool_over_grpc_with_arguments(
 def test_the_policy_for_a_folder_hides_its_files_from_others(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [block] = [it for it in blocks("python", "knowledge/policies") if "list_patterns" in it.code]
+    [block] = [it for it in blocks("python", "knowledge/policies") if "pages/salaries" in it.code]
     run(block)
     ann, helen = capsys.readouterr().out.splitlines()
     assert ann == "ann [] ['pages/hours.md']"

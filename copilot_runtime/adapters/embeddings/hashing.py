@@ -35,6 +35,10 @@ _LETTERS_WEIGHT = 0.6
 """The total weight of a word's trigrams; the word itself has the weight 1."""
 _FREQUENT_WEIGHT = 0.05
 _FEWEST = 16
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff\U00020000-\U0003ffff]"
+)
+"""Scripts that write words without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
 _SIGN = 1 << 31
 
 
@@ -76,6 +80,15 @@ class HashingEmbedder(Embedder):
         ):
             return await asyncio.to_thread(self._embed, texts)
 
+    def relates(self, query: str, text: str) -> bool:
+        """Return whether a text has a word of a query, or one that is spelled alike."""
+        words = {*_WORD.findall(_fold(query))}
+        words = words - _FREQUENT or words
+        others = {*_WORD.findall(_fold(text))}
+        return not words.isdisjoint(others) or any(
+            _are_alike(word, other) for word in words for other in others
+        )
+
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         for vector, text in zip(vectors, texts, strict=True):
@@ -97,13 +110,38 @@ def _fold(text: str) -> str:
 @lru_cache(maxsize=65_536)
 def _hash_word(word: str, dimensions: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     """Return the dimensions of a word and its trigrams, with their weights."""
-    padded = f"<{word}>"
-    groups = [padded[at : at + _LETTERS] for at in range(len(padded) - _LETTERS + 1)]
+    groups = _split_word(f"<{word}>", _LETTERS)
     weight = _LETTERS_WEIGHT / sqrt(len(groups))
     if word in _FREQUENT:
         return _weigh_terms([word], [_FREQUENT_WEIGHT], dimensions)
     # the space keeps a word apart from a group of the same letters
     return _weigh_terms([f" {word}", *groups], [1.0, *[weight] * len(groups)], dimensions)
+
+
+def _are_alike(word: str, other: str) -> bool:
+    """Return whether a word is in another one, or shares half of its trigrams with it.
+
+    In scripts without spaces, two characters are enough.
+    """
+    if _SPACELESS.search(word):
+        return not {*_split_word(word, 2)}.isdisjoint(_split_word(other, 2))
+    short, long = sorted((word, other), key=len)
+    if len(short) <= _LETTERS:
+        return False
+    if short in long:
+        return True
+    one, two = _list_trigrams(word), _list_trigrams(other)
+    return 4 * len(one & two) >= len(one) + len(two)
+
+
+@lru_cache(maxsize=65_536)
+def _list_trigrams(word: str) -> frozenset[str]:
+    return frozenset(_split_word(f"<{word}>", _LETTERS))
+
+
+def _split_word(word: str, length: int) -> list[str]:
+    """Return all runs of `length` characters, in order."""
+    return [word[at : at + length] for at in range(len(word) - length + 1)]
 
 
 def _weigh_terms(

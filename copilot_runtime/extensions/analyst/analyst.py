@@ -29,7 +29,12 @@ from copilot_runtime.extensions.analyst.prompt.schema_context import (
     SchemaExtras,
     build_schema_context,
 )
-from copilot_runtime.extensions.analyst.question import Question, choose_dataset, is_safe
+from copilot_runtime.extensions.analyst.question import (
+    Question,
+    choose_dataset,
+    is_safe,
+    rank_datasets,
+)
 from copilot_runtime.extensions.analyst.result_storage import Downloads, build_chart_store
 from copilot_runtime.extensions.analyst.scope_rules import ScopeRules
 from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
@@ -307,13 +312,15 @@ class Analyst:
             return "<schema>\nThere is no data that this person may see.\n</schema>"
         dataset = session.find_dataset()
         table = await self.engine.describe(dataset.name, session.scope)
+        about = f"{session.question} {question.last_sql or ''}"
+        ranked = rank_datasets(datasets, about, self.find_synonyms)
         remembered = await self.memory.recall(self.build_memory_key(dataset, session.scope))
         return build_schema_context(
             table,
             SchemaExtras(
                 label=question.dataset_label,
                 description=dataset.description,
-                others=[one for one in datasets if one.name != dataset.name],
+                others=[one for one in ranked if one.name != dataset.name],
                 hints=files.hints,
                 metric_notes=files.catalog.render_metrics(dataset.columns, dataset.name),
                 memory=render_compact(remembered),

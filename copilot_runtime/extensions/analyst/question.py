@@ -139,8 +139,34 @@ def choose_dataset(
             raise NotFound(
                 f"There is no data set named {label[:100]!r}. Available data sets: {names[:1000]}."
             )
-    words = _find_words([message]) - {_stem(word) for word in _COMMON}
-    return max(datasets, key=lambda one: _score(one, words, find_synonyms(one.name)))
+    return rank_datasets(datasets, message, find_synonyms)[0]
+
+
+def rank_datasets(
+    datasets: Sequence[Dataset], text: str, find_synonyms: FindSynonyms = lambda _: {}
+) -> Sequence[Dataset]:
+    """Return the data sets, those that share the most words with a text first."""
+    words = _find_words([text]) - {_stem(word) for word in _COMMON}
+    return sorted(
+        datasets, key=lambda one: _score(one, words, find_synonyms(one.name)), reverse=True
+    )
+
+
+def find_datasets(
+    datasets: Sequence[Dataset], text: str, find_synonyms: FindSynonyms
+) -> Sequence[Dataset]:
+    """Return the data sets with a word of a text in their names, columns or description, ranked.
+
+    A word may be a part of a longer one. Without words, returns all.
+    """
+    words = _find_words([text])
+
+    def matches(one: Dataset) -> bool:
+        names = (column.name for column in one.columns)
+        about = "\n".join((one.name, one.description, *names, *find_synonyms(one.name))).lower()
+        return not words or any(word in about for word in words)
+
+    return [one for one in rank_datasets(datasets, text, find_synonyms) if matches(one)]
 
 
 def _score(dataset: Dataset, words: set[str], synonyms: Iterable[str]) -> float:

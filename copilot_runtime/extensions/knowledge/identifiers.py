@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.jsonvalue import (
@@ -16,6 +17,11 @@ from copilot_runtime.base.jsonvalue import (
 )
 
 _NAMESPACE = "cld:"
+FOLDER = "common.Folder"
+DOCUMENT = "common.Document"
+_LONGEST_PART = 200
+"""Maximum bytes of a part of a path in a URI, which is a file name in a local storage."""
+
 _SHORT = 8
 _LONG = 32
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
@@ -83,6 +89,13 @@ def parse_identifier(uri: str, tokens: int | None = None) -> Identifier:
     return Identifier(f"{words[0]}.{words[1]}", name, parent, tokens=tokens)
 
 
+def check_uri(uri: str) -> str:
+    """Return a URI in which each part names a resource. Raises `Misuse`."""
+    for end in (at for at, char in enumerate(f"{uri}/") if char == "/"):
+        parse_identifier(uri[:end])
+    return uri
+
+
 def strip_namespace(uri: str) -> str:
     """Return a URI or URN without the prefix `cld:`."""
     return uri.removeprefix(_NAMESPACE)
@@ -142,6 +155,34 @@ def hash_values(*values: str | None, length: int = _LONG) -> str:
 def hash_short(*values: str | None) -> str:
     """Return the hash of eight digits that Copilot-LD names its resources by."""
     return hash_values(*values, length=_SHORT)
+
+
+def identify_file(path: str) -> Identifier:
+    """Return the identifier of a file, below the folders of its path, as `Source.name` has it.
+
+    `handbook/hr/pay.md` is `common.Folder.handbook/common.Folder.hr/common.Document.pay%2Emd`. A
+    part of the path that cannot be part of a storage key is replaced by its hash.
+    """
+    *folders, name = map(_shorten_part, PurePath(path).parts or (".",))
+    parent = "/".join(f"{FOLDER}.{escape_name(folder)}" for folder in folders)
+    return Identifier(DOCUMENT, name, parent)
+
+
+def find_path(uri: str) -> str:
+    """Return the path of the file or folder that a resource is or is in, else an empty string."""
+    parts: list[str] = []
+    for part in uri.split("/"):
+        if get_type(part) not in (FOLDER, DOCUMENT):
+            break
+        parts.append(unescape_name(part.rpartition(".")[2]))
+        if get_type(part) == DOCUMENT:
+            break
+    return str(PurePath(*parts)) if parts else ""
+
+
+def _shorten_part(part: str) -> str:
+    fits = len(escape_name(part).encode()) <= _LONGEST_PART
+    return part if fits and part.isprintable() and "\\" not in part else hash_values(part)
 
 
 def escape_name(name: str) -> str:

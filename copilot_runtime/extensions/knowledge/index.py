@@ -14,9 +14,11 @@ from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, to_text
 from copilot_runtime.extensions.knowledge.access import FULL_ACCESS, Access, select
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
+    check_uri,
     contains,
     decode_identifier,
     encode_identifier,
+    strip_namespace,
 )
 from copilot_runtime.storage import Storage
 from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
@@ -30,13 +32,18 @@ class Filter:
     type: str = ""
     """`common.Message`, or nothing for all types."""
     prefix: str = ""
-    """The URI of a resource, which includes the resources below it."""
+    """The URI or URN of a resource, which includes the resources below it."""
     threshold: float | None = None
     """Minimum score, for indexes with scores."""
     limit: int = 0
     """Maximum number of results; unlimited if zero or less."""
     max_tokens: int = 0
     """Maximum total of tokens: the first result that exceeds it ends the list; 0 is unlimited."""
+
+    def __post_init__(self) -> None:
+        if self.prefix:
+            uri = strip_namespace(self.prefix).removesuffix("/")
+            object.__setattr__(self, "prefix", check_uri(uri))
 
     def matches(self, identifier: Identifier) -> bool:
         """Return whether a resource matches type and prefix, without checking access."""

@@ -37,7 +37,7 @@ from copilot_runtime.extensions.knowledge.events import ResourceEvents
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     check_base,
-    hash_values,
+    identify_file,
     parse_identifier,
     strip_namespace,
 )
@@ -363,7 +363,8 @@ class Knowledge:
         """Return the resources most similar to any of the texts, the best first.
 
         `threshold` is the minimum cosine similarity; without it, resources with a score of almost
-        zero are left out.
+        zero are left out. Those that relate to no text, by `Embedder.relates`, are left out unless
+        it is 0 or less.
         """
         await self._updater.wait_for_first()
         access = self.access(actor)
@@ -374,7 +375,10 @@ class Knowledge:
             found = await self.similar.search(texts, filter)
         else:
             found = await self.vectors.search(texts, filter, diversity=diversity)
-        return await self._make_reader(access).read_results(found, max_tokens)
+        passages = await self._make_reader(access).read_results(found)
+        if threshold > 0:
+            passages = await call(self._select_relevant, texts, passages)
+        return cut_passages(passages, max_tokens)
 
     async def find(
         self,
@@ -522,12 +526,12 @@ class Knowledge:
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
     ) -> list[Identifier]:
         """Return the identifiers of the resources that the actor may list."""
-        access, filter = self.access(actor, "list"), Filter(prefix=strip_namespace(prefix))
+        access, filter = self.access(actor, "list"), Filter(prefix=prefix)
         if type:
             found = await self.resources.find_by_type(type, access=access)
             return [it for it in found if filter.matches(it)]
         if prefix:
-            return await self.resources.find_by_prefix(prefix, access=access)
+            return await self.resources.find_by_prefix(filter.prefix, access=access)
         return await self.resources.find_all(access=access)
 
     async def read(self, resource: Resource, *, actor: Actor | None = None) -> Passage:
@@ -654,8 +658,14 @@ class Knowledge:
 
     async def _may_list(self, files: Iterable[str], actor: Actor | None) -> list[bool]:
         """Return, for each source file, whether an actor may list its document."""
-        uris = [f"common.Document.{hash_values(name)}" for name in files]
+        uris = [str(identify_file(name)) for name in files]
         return await judge(self.access(actor, "list"), uris)
+
+    def _select_relevant(
+        self, texts: Sequence[str], passages: Sequence[Passage]
+    ) -> Sequence[Passage]:
+        relates = self.embedder.relates
+        return [it for it in passages if any(relates(text, it.text) for text in texts)]
 
     def _make_reader(self, access: Access) -> PassageReader:
         return PassageReader(self.resources, access, self.link)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, ContextVar
 from typing import Protocol
@@ -457,6 +457,8 @@ class PlanRun:
         self, state: TaskState, outcome: Outcome, reason: str, *events: PlanEvent
     ) -> None:
         ended = TaskEnded(task_id=state.id, outcome=outcome, reason=reason)
+        if state.parent is None and not any(isinstance(event, TaskOutput) for event in events):
+            events = (*events, *_gather_outputs(state))
         await self.append(*events, ended)
 
     def _apply(self, stored: "asyncio.Future[Sequence[PlanEntry]]") -> None:
@@ -580,6 +582,23 @@ def _ignore_failure(future: "asyncio.Future[Sequence[PlanEntry]]") -> None:
     """Retrieve and drop an exception: the next event reports that the store fails."""
     if not future.cancelled():
         future.exception()
+
+
+def _gather_outputs(state: TaskState) -> Sequence[TaskOutput]:
+    """Return the outputs of a task's descendants as its own; nothing if there are none."""
+    texts = [*_list_outputs(state)]
+    sources = dict.fromkeys(source for one in state.walk() for source in one.sources)
+    output = TaskOutput(task_id=state.id, output="\n\n".join(texts), sources=tuple(sources))
+    return (output,) if texts else ()
+
+
+def _list_outputs(state: TaskState) -> Iterator[str]:
+    """Yield the outputs that finished, or that were never evaluated, the latter with the reason."""
+    if state.output and (state.status == "finished" or not state.evaluations):
+        yield state.output if state.status == "finished" else f"{state.reason}\n\n{state.output}"
+        return
+    for child in state.children:
+        yield from _list_outputs(child)
 
 
 def _is_stopping(state: TaskState) -> bool:

@@ -1,9 +1,11 @@
 """The analyst as a run sees it: thoughts, calls, tables, answers, approvals, failures."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 
+import duckdb
 import pytest
 
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
@@ -19,6 +21,8 @@ from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.question import read_question
+from copilot_runtime.extensions.analyst.sql.rules import Scope
 from tests.extensions.analyst.analysts import (
     ask,
     build_analyst,
@@ -73,6 +77,27 @@ async def test_a_blocked_question_gets_one_decision_and_a_polite_text(tmp_path: 
     assert [kind for kind, _ in list_thoughts(events)] == ["decision"]
     assert read_text(events)
     assert read_state(events)["status"] == "blocked"
+
+
+async def test_the_tables_of_a_question_come_before_the_others(tmp_path: Path) -> None:
+    names = ("agents", *(f"part_{number:03}_{'x' * 45}" for number in range(120)), "vendors")
+    tables = "".join(f"CREATE TABLE {name}(id BIGINT, total BIGINT);" for name in names)
+    with duckdb.connect(str(tmp_path / "all.duckdb")) as connection:
+        await asyncio.to_thread(connection.execute, tables)
+    analyst = build_analyst(tmp_path, data=[str(tmp_path / "all.duckdb")])
+    question = read_question(ask("Which agents have which vendors?"))
+    session = await analyst.open_session(Scope(), question=question, message=question.message)
+    prepared = await analyst.prepare(question, question.message)
+    schema = await analyst.describe_schema(session, question, prepared)
+    await analyst.aclose()
+
+    lines = schema[schema.index("## Other tables") :].splitlines()
+    assert session.dataset == "agents"
+    assert lines[1] == "- vendors(id BIGINT, total BIGINT)"
+    described = sum(line.startswith("- part_") for line in lines)
+    named = next(line.count("part_") for line in lines if line.startswith("- without"))
+    more = 120 - described - named
+    assert f"- +{more} more tables: summarize_data finds them with `find`" in lines
 
 
 async def test_a_wrong_column_repairs_itself(tmp_path: Path) -> None:

@@ -382,8 +382,8 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
     knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy, sources=[pages])
     await knowledge.ingest()
     [secret] = await knowledge.search("safe 4711", limit=1)
-    document = secret.id.partition("/")[0]
-    policy.write_text(f"default: allow\nrules: [{{deny: all, resources: {document}/**}}]")
+    document = secret.id.rpartition("/")[0]
+    policy.write_text(f"default: allow\nrules: [{{deny: all, files: {pages}/secret.md}}]")
     ways: list[Route] = [
         lambda knowledge, actor: knowledge.list_sources(actor=actor),
         lambda knowledge, actor: knowledge.find_resources(actor=actor),
@@ -405,6 +405,42 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
 
     assert with_secret == without
     assert ("rules.md" in with_secret[0], "secret.md" in with_secret[0]) == (True, False)
+
+
+@in_one_test(
+    ("kind", "rules"),
+    [
+        ("yml", "default: allow\nrules: [{deny: all, files: PAGES/hr}]"),
+        ("yml", "default: allow\nrules: [{deny: all, files: 'PAGES/*/pay*'}]"),
+        (
+            "cedar",
+            "permit (principal, action, resource);"
+            'forbid (principal, action, resource) when { resource.path like "PAGES/hr/*" };',
+        ),
+        (
+            "rego",
+            "package copilot\nimport rego.v1\nallow := true\n"
+            'deny if startswith(input.resource.path, "PAGES/hr/")',
+        ),
+    ],
+)
+async def test_renaming_a_file_beside_hidden_ones_opens_none(
+    tmp_path: Path, kind: str, rules: str
+) -> None:
+    pages, policy = tmp_path / "pages", tmp_path / f"policy.{kind}"
+    (pages / "hr").mkdir(parents=True)
+    for name in ("hr/pay 2026.md", "hr/pay-2027.md", "hr.md"):
+        (pages / name).write_text(f"# {name}\n\nAnn earns 100 pounds.\n")
+    policy.write_text(rules.replace("PAGES", str(pages)))
+    knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy, sources=[pages])
+    for rename in (lambda: None, lambda: (pages / "hr.md").rename(pages / "rules.md")):
+        rename()
+        await knowledge.ingest()
+        ann = build_actor("ann")
+        found = await knowledge.search("Ann earns pounds", actor=ann, threshold=-1)
+        files = await knowledge.list_sources(actor=ann)
+        assert (len(found), len(files)) == (1, 1)
+    await knowledge.aclose()
 
 
 async def test_rules_that_change_apply_to_searches_graphs_and_followers_at_once(

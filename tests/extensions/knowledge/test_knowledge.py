@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -31,7 +32,7 @@ async def test_a_search_returns_passages_the_best_first(knowledge: Knowledge) ->
 
     assert first.title == "House rules"
     assert "four weeks" in first.text
-    assert first.url == f"/graphql/knowledge/resources/{first.id.replace('/', '%2F')}"
+    assert first.url == f"/graphql/knowledge/resources/{quote(first.id, safe='')}"
     assert first.score is not None
 
 
@@ -55,6 +56,32 @@ async def test_a_text_is_found_by_its_heading_and_read_with_it(
 
     assert found.text == "FAQ \u203a How do I reset my password?\nOpen Settings, choose Security."
     assert resource.content == "Open Settings, choose Security."
+
+
+@in_one_test(
+    ("question", "is_found"),
+    [
+        ("What must pasword rules contain?", True),
+        ("Passwortregeln", True),
+        ("Urlaubsanspruch", True),
+        ("休暇は何日", True),
+        ("What is photosynthesis?", False),
+        ("Hauptstadt von Frankreich", False),
+        ("天気はどう", False),
+        ("what is it", False),
+    ],
+)
+async def test_a_question_without_a_word_of_the_documents_finds_nothing(
+    tmp_path: Path, question: str, is_found: bool
+) -> None:
+    page = "A password has a rule. Passwort: 14 Zeichen. Der Urlaub hat 28 Tage. 休暇は二十八日です"
+    (tmp_path / "rules.txt").write_text(page, encoding="utf-8")
+    knowledge = await stocked(tmp_path, embedder="hashing")
+
+    found = await knowledge.search(question)
+    everything = await knowledge.search(question, threshold=-1)
+
+    assert (bool(found), len(everything)) == (is_found, 1)
 
 
 async def test_questions_below_no_title_are_not_below_the_first_of_them(tmp_path: Path) -> None:
@@ -83,10 +110,12 @@ async def test_of_several_texts_the_best_match_of_any_counts(knowledge: Knowledg
 async def test_a_search_can_be_for_a_type_and_below_a_resource(knowledge: Knowledge) -> None:
     things = await knowledge.search("library byron", type="common.Message")
     (chunk,) = await knowledge.search("dogs wait outside", limit=1)
-    below = await knowledge.search("safe", prefix=chunk.id.partition("/")[0])
+    below = await knowledge.search("safe", prefix=f"cld:{chunk.id.rpartition('/')[0]}/")
 
     assert {passage.title for passage in things} == {"Mill Library", "Ada Byron"}
     assert {passage.title for passage in below} <= {"House rules"}
+    with pytest.raises(Misuse, match="names no resource"):
+        await knowledge.search("safe", prefix="pages/rules.md")
 
 
 async def test_tokens_are_counted_over_all_passages(knowledge: Knowledge) -> None:

@@ -584,7 +584,7 @@ def test_where_clients_are_at_the_root_browsers_get_the_page_and_programs_the_da
 
     assert "Search by meaning" in page.text
     assert data.json()["resources"] == 4
-    assert found["results"][0]["url"].startswith("/knowledge/resources/common.Document.")
+    assert found["results"][0]["url"].startswith("/knowledge/resources/common.Folder.")
 
 
 def test_a_mounted_runtime_links_below_its_path_and_asks_the_dependencies(pages: Path) -> None:

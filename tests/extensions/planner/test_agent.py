@@ -82,6 +82,22 @@ async def test_a_request_becomes_a_plan_and_the_answer_its_outcome() -> None:
     assert (task["assistant"], task["status"]) == ("writer", "finished")
 
 
+async def test_a_plan_that_cannot_be_judged_ends_with_what_its_tasks_brought() -> None:
+    line = {"name": "line", "purpose": "Write a line.", "evaluation": "It rhymes."}
+    ships = {"name": "ships", "purpose": "Count ships."}
+    agent = build_planner(
+        [write_plan(line, {**ships, "subtasks": [{"name": "sea", "purpose": "At sea."}]})],
+        [say("A text.")] * 2,
+        [say("hm")] * 4,
+    )
+    events = await ask(agent)
+    assert read_text(events) == (
+        "The plan could not be carried out to its end. The outcome of the task 'plan' could not be "
+        "judged: the model gave no verdict.\n\nThe outcome of the task 'line' could not be judged: "
+        "the model gave no verdict.\n\nA text.\n\nA text."
+    )
+
+
 async def test_a_plan_beyond_the_limits_goes_back_to_the_model() -> None:
     agent = build_planner(
         [

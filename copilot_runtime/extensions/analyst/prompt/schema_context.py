@@ -197,9 +197,8 @@ MOST_METRIC_CHARS = 3_000
 MOST_MEMORY_CHARS = 1_000
 
 _MOST_HINT_CHARS = 6_000
-_MOST_OTHER_TABLES = 10
 _MOST_OTHER_COLUMNS = 30
-_MOST_OTHER_CHARS = 2_000
+_MOST_OTHER_CHARS = 4_000
 _MOST_SQL = 1_500
 
 
@@ -211,7 +210,7 @@ class SchemaExtras:
     """The data set's name for users, such as `evaluation`."""
     description: str = ""
     others: "Sequence[Dataset | TableMetadata]" = ()
-    """Other tables that the same user may read."""
+    """Other tables that the same user may read, the most relevant first."""
     hints: SchemaHints | None = None
     metric_notes: str = ""
     """Lines about the metrics of the table."""
@@ -270,19 +269,31 @@ def _list_hints(table: "TableMetadata", hints: SchemaHints | None) -> str:
 
 
 def _list_others(tables: "Sequence[Dataset | TableMetadata]") -> str:
+    """Return lines with columns as far as they fit, then names, then the number of the rest."""
     lines: list[str] = []
-    for table in tables[:_MOST_OTHER_TABLES]:
+    names: list[str] = []
+    left, left_names = _MOST_OTHER_CHARS, _MOST_OTHER_CHARS // 2
+    for table in tables:
+        name = quote_line(quote_name(table.name))
         columns = [
             f"{quote_line(quote_name(column.name))} {quote_line(column.type)}"
             for column in table.columns[:_MOST_OTHER_COLUMNS]
         ]
         if (more := len(table.columns) - _MOST_OTHER_COLUMNS) > 0:
             columns.append(f"+{more} more")
-        lines.append(f"- {quote_line(quote_name(table.name))}({', '.join(columns)})")
-    body = cut_lines("\n".join(lines), _MOST_OTHER_CHARS)
-    left_out = len(tables) - len(body.splitlines())
-    more_tables = f"- +{left_out} more tables" if left_out > 0 else ""
-    return "\n".join(part for part in (body, more_tables) if part)
+        line = f"- {name}({', '.join(columns)})"
+        if len(line) <= left:
+            lines.append(line)
+            left -= len(line)
+        elif len(name) <= left_names:
+            names.append(name)
+            left_names -= len(name) + 2
+    more = len(tables) - len(lines) - len(names)
+    if names:
+        lines.append(f"- without their columns (summarize_data has them): {', '.join(names)}")
+    if more:
+        lines.append(f"- +{more} more tables: summarize_data finds them with `find`")
+    return "\n".join(lines)
 
 
 def _describe_agent(extras: SchemaExtras) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
+from copilot_runtime.extensions.analyst.question import find_datasets
 from copilot_runtime.extensions.analyst.results import (
     Lineage,
     Table,
@@ -54,18 +55,31 @@ class SummarizeArguments(Arguments):
         default=True, description="Whether averages, minima and maxima are computed."
     )
     table: TableName = None
+    find: str | None = Field(
+        default=None,
+        description=(
+            "Words of names of tables or columns: lists the tables that have one of them, instead "
+            "of describing one. Empty for all tables."
+        ),
+    )
 
 
 @analyst_tool(
     description=(
         "Describes a data set: its columns with their types, the number of rows, values to filter "
         "by, the range of time and statistics of numbers. Use it first, and for questions about "
-        "the data as a whole."
+        "the data as a whole. With `find`, searches the tables."
     ),
-    describe_call=lambda arguments: f"Summarizing {arguments.table or 'the data set'}",
+    describe_call=lambda arguments: (
+        f"Summarizing {arguments.table or 'the data set'}"
+        if arguments.find is None
+        else f"Searching the tables for {arguments.find[:100]!r}"
+    ),
 )
 async def summarize_data(session: "Session", arguments: SummarizeArguments) -> ToolResult:
     """Summarise the columns, values and statistics of a data set, within the caller's scope."""
+    if arguments.find is not None and arguments.table is None:
+        return _find_tables(session, arguments.find)
     dataset = session.find_dataset(arguments.table)
     metadata = await session.services.engine.describe(dataset.name, session.scope)
     columns = metadata.columns
@@ -91,6 +105,22 @@ async def summarize_data(session: "Session", arguments: SummarizeArguments) -> T
             tables=[dataset.name],
             rows_scanned=metadata.row_count,
         ),
+    )
+
+
+def _find_tables(session: "Session", words: str) -> ToolResult:
+    datasets = session.list_datasets()
+    found = find_datasets(datasets, words, session.services.find_synonyms)
+    rows = [[one.name, ", ".join(it.name for it in one.columns[:MOST_COLUMNS])] for one in found]
+    output: JsonObject = {
+        "tables": [f"{name}({columns})" for name, columns in rows],
+        "found": len(found),
+        "all_tables": len(datasets),
+    }
+    return ToolResult(
+        output=output,
+        title=f"{len(found):,} of {len(datasets):,} tables",
+        table=build_table((("table", "VARCHAR"), ("columns", "VARCHAR")), rows),
     )
 
 

@@ -1,6 +1,6 @@
 """`copilot-runtime policy`: ask why a policy decides as it does, and look for mistakes in it."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -12,7 +12,13 @@ from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.access import AccessAction
-from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
+from copilot_runtime.extensions.knowledge.identifiers import (
+    FOLDER,
+    check_uri,
+    identify_file,
+    strip_namespace,
+)
+from copilot_runtime.extensions.knowledge.ingestion.sources import name_file
 from copilot_runtime.extensions.knowledge.policies import (
     OWNERS_ONLY,
     Explanation,
@@ -49,7 +55,7 @@ def explain_policies() -> None:
       - name: handbook
         allow: read                     # read, list, write, delete or all
         groups: staff                   # or users, agents; omit for all users
-        resources: common.Folder.handbook/**
+        files: handbook                 # a folder, or a file
 
     A `deny` rule takes precedence over all `allow` rules. Resources below common.User.ann belong to
     ann: she has full access, and others only by an explicit rule.
@@ -90,7 +96,9 @@ def check(
 def explain(
     actor: Annotated[str, typer.Argument(help="A user; - for an anonymous one.")],
     action: Annotated[str, typer.Argument(help="read, list, write or delete.")],
-    urn: Annotated[str, typer.Argument(help="URI or URN of a resource, which may be missing.")],
+    urn: Annotated[
+        str, typer.Argument(help="URI or URN of a resource, or a path; it may be missing.")
+    ],
     group: Annotated[
         list[str] | None, typer.Option(help="A group that the application puts the actor into.")
     ] = None,
@@ -105,6 +113,7 @@ def explain(
 
     \b
     copilot-runtime policy explain ann read common.Folder.handbook/common.Document.d1
+    copilot-runtime policy explain ann read handbook/salaries.md
     copilot-runtime policy explain - list cld:common.Message.m1 --policy policy.yml
     copilot-runtime policy explain bob write team.Space.ops --group ops --agent helper --json
 
@@ -128,17 +137,21 @@ def explain(
 
 
 def _read_uri(urn: str) -> str:
-    """Return a URI or URN as a URI. Raises `ConfigurationFailed` if it is malformed."""
+    """Return the URI of a resource that is named by its URI, its URN or the path of its file."""
+    if not urn:
+        raise ConfigurationFailed(
+            "No resource is named.",
+            hint="Give the path of a file, or a URI: `copilot-runtime search TEXT` shows some.",
+        )
     uri = strip_namespace(urn)
     try:
-        for end in (at for at, char in enumerate(f"{uri}/") if char == "/"):
-            parse_identifier(uri[:end])
-    except Misuse as error:
-        raise ConfigurationFailed(
-            f"{urn[:200]!r} is no URI of a resource, which looks like "
-            "common.Folder.handbook/common.Document.d1.",
-            hint="`copilot-runtime search TEXT` shows the URIs of what it finds.",
-        ) from error
+        check_uri(uri)
+    except Misuse:
+        path = Path(urn)
+        file = identify_file(name_file(path))
+        is_folder = urn.endswith("/") or path.is_dir()
+        uri = str(replace(file, type=FOLDER) if is_folder else file)
+        typer.echo(f"{urn[:200]!r} is taken for a path: {uri}", err=True)
     return uri
 
 

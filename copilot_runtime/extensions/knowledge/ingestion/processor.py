@@ -14,7 +14,11 @@ from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    hash_values,
+    identify_file,
+)
 from copilot_runtime.extensions.knowledge.ingestion.documents import (
     HTML,
     UnsupportedType,
@@ -235,7 +239,7 @@ def _read_contribution(
         document = read_html_text(root, page.warnings)
     else:
         document = read_document(data, source.name)
-    parent = f"common.Document.{hash_values(source.name)}"
+    parent = str(identify_file(source.name))
     chunks: dict[str, JsonObject] = {}
     for chunk in document.chunks:
         id = Identifier("common.Chunk", hash_values(chunk.text), parent)

@@ -69,7 +69,7 @@ class Discovery:
 
     def list_attempts(self, names: Iterable[str]) -> list[str]:
         """Return the names of files and folders that failed once, and were tried again now."""
-        bases = [_name(_fixed_part(Path(pattern))) for pattern in self.patterns]
+        bases = [name_file(_fixed_part(Path(pattern))) for pattern in self.patterns]
         return [
             name
             for name in names
@@ -88,7 +88,7 @@ class Discovery:
 
     def check_missing(self, names: Iterable[str]) -> None:
         """Check the folders of missing files, since a pattern hides read errors."""
-        roots = {*self.folders, *(_name(_fixed_part(Path(one))) for one in self.patterns)}
+        roots = {*self.folders, *(name_file(_fixed_part(Path(one))) for one in self.patterns)}
         parents = {
             str(parent)
             for name in names
@@ -122,7 +122,7 @@ def discover_sources(
     addresses = addresses or {}
     for item in paths:
         path = Path(item)
-        name = _name(path)
+        name = name_file(path)
         if path.is_dir():
             discovery.folders.add(name)
             walk = _walk(path, name, excluded, discovery)
@@ -140,9 +140,9 @@ def discover_sources(
             for text in texts:
                 file = Path(text)
                 if link := _find_way_out(file, start):
-                    discovery.skipped.add(_name(link))
+                    discovery.skipped.add(name_file(link))
                 elif file.is_file():
-                    file_name = _name(file)
+                    file_name = name_file(file)
                     address = _readable(file.relative_to(start).as_posix())
                     address = addresses.get(file_name, address)
                     found.setdefault(file_name, Source(file_name, address, file))
@@ -165,7 +165,7 @@ def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) ->
 
     def note(error: OSError) -> None:
         folder = error.filename
-        discovery.note_unreadable(_name(Path(os.fsdecode(folder))) if folder else name, error)
+        discovery.note_unreadable(name_file(Path(os.fsdecode(folder))) if folder else name, error)
 
     for parent, folders, files in os.walk(root, onerror=note):
         here = Path(parent)
@@ -225,7 +225,8 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
-def _name(path: Path) -> str:
+def name_file(path: Path) -> str:
+    """Return the name of a file as `Source.name` has it."""
     absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links are names of their own
     relative = os.path.relpath(absolute)
     return _readable(absolute if Path(relative).parts[:1] == ("..",) else relative)

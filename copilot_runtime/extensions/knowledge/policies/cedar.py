@@ -39,6 +39,7 @@ entity Resource in [Resource] {
   uri: String,
   type: String,
   name: String,
+  path: String,
   owner?: User,
 };
 action read, list, write, delete appliesTo {
@@ -49,6 +50,7 @@ action read, list, write, delete appliesTo {
 """
 """The Cedar schema of policies. A resource is in its parents: `resource in Resource::"a.Folder.x"`.
 
+`path` is that of a file, also for the pieces of its text, and empty for other resources.
 Anonymous users are `User::""`. `context.agent` is the agent that acts for the user.
 """
 
@@ -136,7 +138,7 @@ def _describe(uri: str) -> JsonObject:
     fields = describe_resource(uri)
     parts = uri.split("/")
     parents = ["/".join(parts[:length]) for length in range(1, len(parts))]
-    attributes: JsonObject = {name: fields[name] for name in ("uri", "type", "name")}
+    attributes: JsonObject = {name: fields[name] for name in ("uri", "type", "name", "path")}
     if owner := fields["owner"]:
         attributes["owner"] = {"__entity": {"type": "User", "id": owner}}
     return {

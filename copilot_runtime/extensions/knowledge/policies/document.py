@@ -7,6 +7,7 @@ rules:
   - name: handbook
     allow: read                      # read, list, write, delete or all; `read` includes `list`
     groups: staff                    # users and groups: either; agents: and through one of them
+    files: handbook                  # a folder or a file, by its path
     resources: common.Folder.handbook/**
     types: common.Document           # the resource itself is of one of these types
     except: {resources: common.Folder.handbook/common.Folder.drafts/**}
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from copilot_runtime.extensions.knowledge.access import AccessAction
+from copilot_runtime.extensions.knowledge.ingestion.sources import name_file
 from copilot_runtime.extensions.knowledge.policies.policy import (
     PolicyProblem,
     PolicyUnreadable,
@@ -31,13 +33,14 @@ from copilot_runtime.extensions.knowledge.policies.rules import (
     Rule,
     Scope,
     UriPattern,
+    list_file_patterns,
 )
 
 if TYPE_CHECKING:
     import yaml
 
 _TOP = ("default", "groups", "rules")
-_SCOPE = ("users", "groups", "agents", "resources", "types")
+_SCOPE = ("users", "groups", "agents", "files", "resources", "types")
 _RULE = ("name", "allow", "deny", *_SCOPE, "except")
 
 
@@ -134,7 +137,19 @@ class _Reader:
                 self._report(
                     node, f"{type_!r} is no type: a type is two words, as in common.Message"
                 )
+        for path, node in zip(values["files"], _leaves(fields.get("files")), strict=False):
+            patterns += self._files(node, path)
         return Scope(values["users"], values["groups"], values["agents"], patterns, values["types"])
+
+    def _files(self, node: "yaml.Node", path: str) -> tuple[UriPattern, ...]:
+        """Return the patterns for a path, which stands for all that is below it."""
+        name = name_file(Path(path.removesuffix("/**")))
+        patterns = list_file_patterns(name)
+        if name == ".":
+            self._report(node, f"{path!r} is the whole folder of the server: name what is in it")
+        elif reason := patterns[0].find_problem():
+            self._report(node, f"the path {path!r} matches nothing: {reason}")
+        return patterns
 
     def _actions(self, node: "yaml.Node") -> frozenset[AccessAction]:
         """Return the actions of a rule; `read` stands for `list` as well."""

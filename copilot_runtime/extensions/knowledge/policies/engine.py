@@ -15,7 +15,7 @@ from threading import Lock
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonValue
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
-from copilot_runtime.extensions.knowledge.identifiers import unescape_name
+from copilot_runtime.extensions.knowledge.identifiers import find_path, unescape_name
 from copilot_runtime.extensions.knowledge.policies.ownership import (
     OWNERSHIP,
     WELL_FORMED,
@@ -180,6 +180,7 @@ def describe_resource(uri: str) -> dict[str, str]:
         "type": ".".join(words[:2]),
         "name": unescape_name(words[-1]),
         "parent": parent,
+        "path": find_path(uri),
         "owner": owner.name if owner and owner.kind == "user" else "",
     }
 

@@ -11,7 +11,8 @@
     deny if input.resource.type == "hr.Salary"      # also to owners
 
 `input` has `actor` (name, groups, agent, conversation), `action` and `resource` (uri, type, name,
-parent, owner). A folder may have several files, and a `data.json`.
+parent, path, owner); `path` is that of a file, also for the pieces of its text. A folder may have
+several files, and a `data.json`.
 
 A process of its own judges: some policies make regopy crash, and that must not end the server.
 """

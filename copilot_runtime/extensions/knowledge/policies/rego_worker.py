@@ -15,7 +15,9 @@ _DENY = "data.copilot.deny"
 _PROBE = {
     "actor": {"name": "", "groups": [], "agent": "", "conversation": ""},
     "action": "read",
-    "resources": [{"uri": "a.B.c", "type": "a.B", "name": "c", "parent": "", "owner": ""}],
+    "resources": [
+        {"uri": "a.B.c", "type": "a.B", "name": "c", "parent": "", "path": "", "owner": ""}
+    ],
 }
 """A probe question, which reveals undefined references in a policy."""
 

@@ -21,7 +21,12 @@ from itertools import product
 from typing import Literal, get_args
 
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
-from copilot_runtime.extensions.knowledge.identifiers import escape_name, strip_namespace
+from copilot_runtime.extensions.knowledge.identifiers import (
+    FOLDER,
+    escape_name,
+    identify_file,
+    strip_namespace,
+)
 from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, USER, shorten_name
 
 VARIABLES = ("user", "agent", "group")
@@ -50,6 +55,8 @@ class UriPattern:
     """Matches URIs of resources; see the head of this file."""
 
     text: str
+    path: str = ""
+    """The path of the files that it stands for, if a rule names files."""
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
@@ -96,6 +103,16 @@ class UriPattern:
             if not _covers_part(part, other.parts[position]):
                 return False
         return len(self.parts) == len(other.parts)
+
+
+def list_file_patterns(path: str) -> tuple[UriPattern, ...]:
+    """Return the patterns for a file or a folder, with all that is below it.
+
+    The path is as `Source.name` has it; in its parts, `*` is any run of characters.
+    """
+    document = identify_file(path)
+    folder = replace(document, type=FOLDER)
+    return tuple(UriPattern(f"{one}/**", path) for one in (document, folder))
 
 
 ANY_URI = UriPattern("**")
@@ -232,7 +249,8 @@ class Scope:
     @property
     def what(self) -> str:
         """The resources, in words."""
-        patterns = " or ".join(pattern.text for pattern in self.patterns) or "everything"
+        names = dict.fromkeys(pattern.path or pattern.text for pattern in self.patterns)
+        patterns = " or ".join(names) or "everything"
         return f"{patterns} of type {' or '.join(self.types)}" if self.types else patterns
 
     def includes(self, view: ActorView) -> bool:

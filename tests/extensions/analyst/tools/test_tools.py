@@ -29,6 +29,12 @@ async def test_a_summary_has_columns_values_and_statistics(session: Session) -> 
     assert output["time_range"]["column"] == "ts"
 
 
+async def test_tables_are_found_by_words_of_their_names_and_columns(session: Session) -> None:
+    output = await call(session, "summarize_data", find="KPIs, faithfulness")
+    found = [str(table).partition("(")[0] for table in output["tables"]]
+    assert (found, output["all_tables"]) == (["kpi_data", "eval_data"], 3)
+
+
 async def test_a_lookup_finds_a_column_by_part_of_its_name(session: Session) -> None:
     output = await call(
         session, "query_data", filter_column="environ", filter_value="PROD", limit=500

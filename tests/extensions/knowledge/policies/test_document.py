@@ -65,7 +65,7 @@ from tests.in_one_test import in_one_test
         (
             "rules:\n  - read\n",
             "line 2, column 5: a rule is a mapping with name, allow, deny, users, groups, "
-            "agents, resources, types, except, not 'read'",
+            "agents, files, resources, types, except, not 'read'",
         ),
         (
             "rules:\n  - users: ann\n",
@@ -113,6 +113,10 @@ from tests.in_one_test import in_one_test
             "rules:\n  - allow: read\n    resources: a.B.{owner}\n",
             "line 3, column 16: the pattern 'a.B.{owner}' matches nothing: there is no "
             "{owner}: the variables are {user}, {agent}, {group}",
+        ),
+        (
+            "rules:\n  - {deny: read, files: ./}\n",
+            "line 2, column 25: './' is the whole folder of the server: name what is in it",
         ),
         (
             "rules:\n  - {allow: read, types: Message}\n",

@@ -350,16 +350,16 @@ def test_a_policy_in_cedar_is_explained_by_its_decision(tmp_path: Path) -> None:
     )
 
 
-@in_one_test(
-    "text", ["docs-own/vacation.md", "handbook", "common.Folder.a/x.md", "/common.Folder.a", ""]
-)
-def test_what_is_no_uri_is_refused_with_where_to_find_one(text: str) -> None:
-    done = run("explain", "ann", "read", text)
+@in_one_test("path", ["handbook/hr/pay.md", "./handbook/hr/pay.md", "handbook/hr/"])
+def test_explain_takes_the_path_of_a_file(tmp_path: Path, path: str) -> None:
+    rules = write(tmp_path, "default: allow\nrules: [{name: pay, deny: read, files: handbook/hr}]")
+    done = run("explain", "ann", "read", path, "--policy", str(rules))
 
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert isinstance(done.exception, ConfigurationFailed)
-    assert "is no URI of a resource, which looks like common.Folder" in str(done.exception)
-    assert "`copilot-runtime search TEXT`" in str(done.exception.hint)
+    assert done.exit_code == 1
+    assert "denied: The rule 'pay' (line 2) denies read, list to all users, with handbook/hr." in (
+        done.stdout
+    )
+    assert "is taken for a path: common.Folder.handbook/common." in done.stderr
 
 
 def test_an_action_that_is_none_is_refused() -> None:

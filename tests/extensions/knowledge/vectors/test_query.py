@@ -88,7 +88,9 @@ async def test_each_result_has_its_best_score_of_several_queries():
 async def test_a_type_and_a_prefix_are_looked_for_alone():
     assert await ask([1, 0, 0], type="common.Doc") == [("c", 0)]
     assert await ask([1, 0, 0], prefix="common.Message.b") == [("b", 0.6)]
-    assert await ask([1, 0, 0], prefix="common.Message") == []
+    assert await ask([1, 0, 0], prefix="cld:common.Message.b/") == [("b", 0.6)]
+    with pytest.raises(Misuse, match="names no resource"):
+        await ask([1, 0, 0], prefix="common.Message")
 
 
 async def test_the_length_of_a_query_counts_for_nothing():

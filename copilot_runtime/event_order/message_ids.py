@@ -67,7 +67,7 @@ class MessageIds:
 
     `messages` are the conversation before the run. An agent that continues after the result of a
     call may send its earlier messages again, to bring its client up to date. Such a message has the
-    same text, and is left out; with `keeps_repeats` it is sent again, as clients of v1 expect.
+    same text, and is left out; with `keeps_repeats` it keeps its id, as Node has it for v1.
     """
 
     def __init__(self, messages: Sequence[Message], *, keeps_repeats: bool = False) -> None:
@@ -108,16 +108,17 @@ class MessageIds:
     def _follow(self, key: _Key, event: _Text | _Thought | ReasoningSignature) -> Sequence[Event]:
         is_start = isinstance(event, TextMessageStart | ReasoningStart)
         if is_start and key not in self._names and (text := self._find_text(key)) is not None:
-            self._repeats[key] = _Repeat(text)
+            if self._keeps_repeats:
+                self._names[key] = key[1]
+            else:
+                self._repeats[key] = _Repeat(text)
         repeat = self._repeats.get(key)
         if repeat is None:
             return [self._name(key, event)]
         is_same, is_over = repeat.goes_on(event), isinstance(event, TextMessageEnd | ReasoningEnd)
         if is_over or not is_same:
             del self._repeats[key]
-        if is_same:
-            return repeat.events if is_over and self._keeps_repeats else ()
-        return [self._name(key, one) for one in repeat.events]
+        return () if is_same else [self._name(key, one) for one in repeat.events]
 
     def _name(self, key: _Key, event: Event) -> Event:
         name = self._find_name(key)

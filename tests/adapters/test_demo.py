@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copilot_runtime import CopilotRuntime
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.matching import fill_arguments
 from copilot_runtime.api import Action, ChatRequest, Parameters, Passage
@@ -29,7 +30,10 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError
+from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions.generative_ui.a2ui.operations import validate_components
+from copilot_runtime.testing import Client
+from copilot_runtime.testing.protocols import ReplyFailed
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -444,6 +448,37 @@ async def test_the_sentence_that_shares_most_words_comes_first():
 
 async def test_passages_that_share_no_word_with_the_question_are_not_quoted():
     assert "I have no rule for that" in await quote("Why is the sky blue?", *SHELF)
+
+
+@in_one_test("text", ["Hello", "Hi!", "Thanks a lot", "What can you do?", "Who are you?"])
+async def test_small_talk_is_answered_before_anything_that_was_retrieved(text: str):
+    passage = Passage(id="m", title="Hello", text="Hello! Thanks. What you can do: write to us.")
+    heard = await quote(text, passage)
+
+    assert "not a language model" in heard
+    assert "write to us" not in heard
+
+
+async def test_a_passage_that_lacks_half_of_the_question_is_not_quoted():
+    assert "I have no rule for that" in await quote("Which library has the best bread?", *SHELF)
+
+
+async def test_the_note_about_an_attached_file_is_no_part_of_the_question():
+    text = await quote("When does it open?\n[file hours.md: see the passages of it.]", *SHELF)
+    assert text.startswith("The library opens at nine.")
+
+
+async def test_what_it_suggests_works_one_after_the_other():
+    *suggestions, broken = DemoAdapter.suggestions
+    runtime = CopilotRuntime(DemoAdapter(pace=0), actions=[get_time])
+    async with Client(runtime) as client:
+        replies = [await client.say(suggestion) for suggestion in suggestions]
+        with pytest.raises(ReplyFailed, match="because you asked"):
+            await client.say(broken)
+        replies.append(await client.say("Hello again"))
+
+    assert [reply.text.split()[0] for reply in replies] == ["The", "I", "The", "You", "Hello!"]
+    assert max(len(reply.text) for reply in replies) > 1_000
 
 
 async def test_what_the_page_suggests_is_done_whatever_was_retrieved():

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from copilot_runtime.adapters.demo.data_questions import plan_call, read_schema
+from copilot_runtime.adapters.demo.data_questions import plan_call, suggest_questions
 from copilot_runtime.adapters.demo.matching import Call
+from copilot_runtime.adapters.demo.schema import read_schema
 from copilot_runtime.api import Action
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from tests.adapters.test_demo import answer, calls_of, said, text_of
@@ -150,3 +151,34 @@ def test_what_sells_most_is_a_sum_and_no_count() -> None:
     counted = plan_call("Which region has most rows?", tables, TOOLS)
     assert counted is not None
     assert "COUNT(*)" in counted.arguments["sql"]
+
+
+def test_the_questions_that_it_suggests_are_understood() -> None:
+    questions = suggest_questions(read_schema([SCHEMA])).splitlines()
+    assert len(questions) == 5
+    assert [question for question in questions if plan(question.removeprefix("- ")) is None] == []
+
+
+@in_one_test(
+    "question",
+    [
+        "What did we sell last month?",
+        "Revenue without Online",
+        "How many orders above 100?",
+        "Sum of revenue and delivery days",
+        "Which store has the most products?",
+        "What are the top 3 products by store?",
+        "Which order has the highest revenue?",
+        "How much is Online?",
+    ],
+)
+def test_a_question_with_a_word_that_is_not_understood_is_not_answered(question: str) -> None:
+    assert plan(question) is None
+
+
+async def test_where_no_row_matches_there_is_no_number() -> None:
+    call = ActionExecutionMessage(id="c", name="run_sql", arguments="{}")
+    result = ResultMessage(
+        id="r", call_id="c", name="run_sql", result='{"rows": [{"average_price": null}]}'
+    )
+    assert text_of(await answer(said("q"), call, result)).startswith("No rows match")

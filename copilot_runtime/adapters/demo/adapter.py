@@ -9,7 +9,12 @@ from typing import Literal, NamedTuple, assert_never
 
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.attachments import parse_media
-from copilot_runtime.adapters.demo.data_questions import describe_result, plan_call, read_schema
+from copilot_runtime.adapters.demo.data_questions import (
+    describe_result,
+    plan_call,
+    refuse_question,
+    suggest_questions,
+)
 from copilot_runtime.adapters.demo.drawings import (
     describe_drawing,
     list_other_actions,
@@ -25,6 +30,7 @@ from copilot_runtime.adapters.demo.matching import (
     quote_passages,
     split_words,
 )
+from copilot_runtime.adapters.demo.schema import Table, read_schema
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Events, Usage
@@ -130,6 +136,16 @@ _REAL_MODEL = (
     'takes `OpenAIAdapter()` in its place, or `OpenAIAdapter(model="llama3.2")`.'
 )
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
+_TRY = "Try one of these:\n\n"
+_GREETINGS = {"help", "hello", "hi", "hey", "demo"}
+_THANKS = {"thank", "thanks", "thx"}
+_SMALL_TALK = {
+    *_GREETINGS,
+    *_THANKS,
+    *split_words("a afternoon again and are can do evening for good how i is it lot morning much"),
+    *split_words("so that there this very welcome what who you your"),
+}
+"""Words of which sentences consist that are answered before anything is searched or called."""
 _THOUGHT = (
     "The person wants me to think. I cannot. But I can show what thinking looks like on the "
     "wire: a stream of reasoning that comes before the answer."
@@ -180,37 +196,50 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
 def _chat(
     request: ChatRequest, text: str, actions: Sequence[Action], offered: Sequence[Action]
 ) -> Iterator[Part | CopilotError]:
+    words = set(split_words(text))
+    tables = _read_tables(request)
     if attachments := [each for m in request.messages[-1:] for each in _list_attachments(m)]:
         *others, last = attachments
         sent = f"{', '.join(others)} and {last}" if others else last
         yield Part("text", f"You sent {sent}. {_NOT_A_MODEL} I cannot see or hear.")
+    elif words <= _SMALL_TALK:
+        yield Part("text", _introduce(words, actions, tables))
     elif call := (
         _set_state(text, request.actions)
         or plan_drawing(text, offered)
-        or _ask_data(request, text, actions)
+        or plan_call(text, tables, {action.name for action in actions})
     ):
         yield _call(call)
-    elif matches := match_actions(text, actions, by_name=True):
+    elif not tables and (matches := match_actions(text, actions, by_name=True)):
         yield from _call_matches(matches)
     elif text not in _ALWAYS and (quotes := quote_passages(text, request.passages)):
         yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
-    elif parts := _apply_rules(set(split_words(text)), actions):
+    elif parts := _apply_rules(words):
         yield from parts
+    elif tables:
+        yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
     elif matches := match_actions(text, actions):
         yield from _call_matches(matches)
+    elif words & _GREETINGS:
+        yield Part("text", _introduce(words, actions, tables))
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
 
 
-def _ask_data(request: ChatRequest, text: str, actions: Sequence[Action]) -> Call | None:
-    """Return a call of the analyst's tools for a question about data, or `None`."""
+def _read_tables(request: ChatRequest) -> Sequence[Table]:
+    """Return the tables that an analyst's prompt describes."""
     first = request.messages[0] if request.messages else None
     prompt = first.content if isinstance(first, TextMessage) and first.role != "user" else ""
-    tables = read_schema([request.instructions, prompt])
-    return plan_call(text, tables, {action.name for action in actions}) if tables else None
+    return read_schema([request.instructions, prompt])
 
 
-def _apply_rules(words: set[str], actions: Sequence[Action]) -> list[Part | CopilotError]:
+def _introduce(words: set[str], actions: Sequence[Action], tables: Sequence[Table]) -> str:
+    opening = "You are welcome." if words & _THANKS else "Hello!"
+    questions = f"{_TRY}{suggest_questions(tables)}" if tables else _suggest(actions)
+    return f"{opening} {_NOT_A_MODEL} {questions}\n\n{_REAL_MODEL}"
+
+
+def _apply_rules(words: set[str]) -> list[Part | CopilotError]:
     """Return the answer to requests that need no action; an empty list for others."""
     if words & {"error", "errors", "fail", "crash"}:
         return [Part("text", "Here it comes: I start a sentence and"), _build_error(words)]
@@ -219,12 +248,7 @@ def _apply_rules(words: set[str], actions: Sequence[Action]) -> list[Part | Copi
             Part("reasoning", _THOUGHT),
             Part("text", "I have thought about it. (I cannot really think.)"),
         ]
-    if words & {"long", "story", "lorem"}:
-        return [Part("text", _STORY)]
-    greetings = words & {"help", "hello", "hi", "hey", "demo"}
-    if not words or greetings or {"you", "are"} <= words or {"you", "do"} <= words:
-        return [Part("text", f"Hello! {_NOT_A_MODEL} {_suggest(actions)}\n\n{_REAL_MODEL}")]
-    return []
+    return [Part("text", _STORY)] if words & {"long", "story", "lorem"} else []
 
 
 def _build_error(words: set[str]) -> CopilotError:
@@ -316,7 +340,7 @@ def _call(call: Call) -> Part:
 
 def _suggest(actions: Sequence[Action]) -> str:
     examples = [*(build_example(action) for action in actions[:8]), *_ALWAYS]
-    return "Try one of these:\n\n" + "\n".join(f"- {example}" for example in examples)
+    return _TRY + "\n".join(f"- {example}" for example in examples)
 
 
 def _last_user_text(messages: Sequence[Message]) -> str:

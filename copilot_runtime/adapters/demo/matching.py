@@ -318,10 +318,13 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _COMMON = set(
     split_words(
         "a about all an and any are as at be been by can could did do does for from had has have "
-        "how i in is it its me my of on or our please say show tell that the their them there "
+        "how i in is it its many me much my of on or our please say "
+        "show tell that the their them there "
         "they this to was we were what when where which who whom whose why will with would you"
     )
 )
+_NOTE = re.compile(r"^\[.*\]$", re.MULTILINE)
+"""What the runtime adds to a question about a file that is attached to it."""
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 """The separator of the headings in the first line of a passage."""
 _MOST_SENTENCES = 3
@@ -334,10 +337,12 @@ _LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
 
 def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     """Return the sentences that share most words with a question, with sources; may be empty."""
-    words = _stems(question)
+    words = _stems(_NOTE.sub("", question))
     found: list[tuple[float, int, str]] = []
     for number, passage in enumerate(passages, 1):
         title = _stems(passage.title)
+        if len(words & (title | _stems(passage.text))) <= len(words) / 2:
+            continue  # one word of several is no answer
         about = words & title
         is_subject = len(about) > len(words) / 2  # the title asks or says the same
         for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):

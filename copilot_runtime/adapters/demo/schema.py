@@ -1,0 +1,182 @@
+"""The tables that the analyst's prompt describes, read for the demo model."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from copilot_runtime.adapters.demo.matching import split_words
+
+_BLOCK = re.compile(r"<schema>\n(.*?)\n</schema>", re.DOTALL)
+_TABLE = re.compile(r"^CREATE TABLE (\S+) \([^\n]*\n(.*?)^\);$", re.DOTALL | re.MULTILINE)
+_COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- (.*))?$')
+_OTHER = re.compile(r"^- (\w+)\((.*)\)$", re.MULTILINE)
+_QUOTED = re.compile(r"'((?:[^']|'')*)'(?=, |$)")
+_PAIR = re.compile(r'("[^"]+"|[^+\s]\S*) (.+)')
+_COMMA = re.compile(r", (?![^(]*\))")
+_NUMBER_TYPE = re.compile(
+    r"^(?:U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DOUBLE|FLOAT|REAL|DECIMAL)\b"
+)
+_TIME = re.compile(r"^(?:DATE|TIMESTAMP)")
+_KEY = re.compile(r"(?<!pa)(?<!b)id$", re.IGNORECASE)  # neither amount_paid nor bid
+_ENDINGS = re.compile(r"(?:ing|ed|es|s|e)$")
+_PHRASES: Mapping[str, str] = {
+    "comes back": "returned",
+    "come back": "returned",
+    "came back": "returned",
+    "sent back": "returned",
+    "over time": "by month",
+    "bots": "source name",
+    "bot": "source name",
+}
+_SHORTEST = 4
+"""Letters of a last word that stands for the whole name of a column; a first one has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, with its synonyms and sample values."""
+
+    name: str
+    type: str
+    synonyms: Sequence[str] = ()
+    values: Sequence[str] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it can be summed up: no ids."""
+        return bool(_NUMBER_TYPE.match(self.type)) and not self.is_key
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it holds dates or times."""
+        return bool(_TIME.match(self.type))
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it holds yes and no."""
+        return self.type == "BOOLEAN"
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it holds the ids of something."""
+        return bool(_KEY.search(self.name))
+
+    def match(self, words: Sequence[str]) -> int:
+        """Return how many words at the start of `words` name the column: twice that, less 1 for
+        a part of a name. 0 if none does.
+        """
+        phrases = [stem(name) for name in (self.name, *self.synonyms)]
+        whole = [len(phrase) for phrase in phrases if phrase and (*words[: len(phrase)],) == phrase]
+        first, last = phrases[0][0] if phrases[0] else "", phrases[0][-1] if phrases[0] else ""
+        parts = {first} if len(first) > _SHORTEST and not self.is_time else set[str]()
+        parts |= {last} if len(last) >= _SHORTEST else set()
+        return 2 * max(whole) if whole else int(bool(words) and words[0] in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table."""
+
+    name: str
+    columns: Sequence[Column]
+    joined: str = ""
+    """SQL after its name in `FROM`."""
+
+    @property
+    def time(self) -> Column | None:
+        """The first column with dates or times, or `None`."""
+        return next((column for column in self.columns if column.is_time), None)
+
+    @property
+    def key(self) -> Column | None:
+        """The column that identifies a row: the first one, if it holds ids."""
+        return next((column for column in self.columns[:1] if column.is_key), None)
+
+    @property
+    def sql(self) -> str:
+        """What stands behind `FROM`."""
+        return quote_name(self.name) + self.joined
+
+
+def read_schema(texts: Sequence[str]) -> Sequence[Table]:
+    """Return the tables that a prompt describes, the one of the question first."""
+    block = next((found[1] for text in texts if (found := _BLOCK.search(text))), "")
+    tables = [
+        Table(name.strip('"'), [*filter(None, map(_read_column, body.splitlines()))])
+        for name, body in _TABLE.findall(block)
+    ]
+    return tables + [Table(name, _read_columns(body)) for name, body in _OTHER.findall(block)]
+
+
+def join_tables(tables: Sequence[Table]) -> Sequence[Table]:
+    """Return each table with the texts of another one whose key it has, as orders of customers."""
+    joins: list[Table] = []
+    for table, other in ((one, two) for one in tables for two in tables if one is not two):
+        names = {column.name for column in table.columns}
+        if other.key is None or other.key.name not in names or other.key == table.key:
+            continue
+        shared = names & {column.name for column in other.columns}
+        columns = [column for column in table.columns if column.name not in shared]
+        # numbers of the other table would be added up once for each row of this one
+        more = [one for one in other.columns if one.name not in shared and one.type == "VARCHAR"]
+        joined = f" JOIN {other.sql} USING ({quote_name(other.key.name)})"
+        joins.append(replace(table, columns=[*columns, *more], joined=joined))
+    return joins
+
+
+def take_values(text: str, column: Column) -> tuple[Sequence[str], str]:
+    """Return the values of a column that a question names, in its order, and the other words."""
+    places: list[tuple[int, str]] = []
+    for value in column.values:
+        pattern = rf"(?<!\w){re.escape(value)}s?(?!\w)"
+        if len(value) > 1 and (found := re.search(pattern, text, re.IGNORECASE)):
+            places.append((found.start(), value))
+            text = text[: found.start()] + " " * len(found[0]) + text[found.end() :]
+    return [value for _, value in sorted(places)], text
+
+
+def replace_phrases(text: str) -> str:
+    """Return a question with the words of columns in place of usual phrases for them."""
+    for phrase, word in _PHRASES.items():
+        text = re.sub(rf"\b{phrase}\b", word, text, flags=re.IGNORECASE)
+    return text
+
+
+@lru_cache(1_000)
+def stem(text: str) -> Sequence[str]:
+    """Return the stems of a text's words."""
+    words = [re.sub(r"y$", "ie", word) if len(word) > 4 else word for word in split_words(text)]
+    return tuple(_ENDINGS.sub("", word) if len(word) > 3 else word for word in words)
+
+
+def quote_name(name: str) -> str:
+    """Return a name as SQL, in double quotes if necessary."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def _read_column(line: str) -> Column | None:
+    if (found := _COLUMN.match(line)) is None:
+        return None
+    name, type, comment = found.groups()
+    parts = dict(
+        part.split(": ", 1) for part in (comment or "").split(" | ") if ": " in part
+    )  # such as `values: a, b` and `also: c`
+    return Column(
+        name.strip('"'),
+        type,
+        parts["also"].split(", ") if "also" in parts else (),
+        _read_values(parts.get("values", "")),
+    )
+
+
+def _read_values(text: str) -> Sequence[str]:
+    """Parse a list of values, quoted or not."""
+    if quoted := _QUOTED.findall(text):
+        return [value.replace("''", "'") for value in quoted]
+    return text.removesuffix(", …").split(", ") if text else ()
+
+
+def _read_columns(body: str) -> Sequence[Column]:
+    parts = filter(None, map(_PAIR.match, _COMMA.split(body)))
+    return [Column(part[1].strip('"'), part[2]) for part in parts]

@@ -233,6 +233,7 @@ async def test_thirty_questions_about_sales_have_right_answers(tmp_path: Path) -
     assert answers == {question: rows and [*rows] for question, rows in OF_SALES}
 
 
+@pytest.mark.stalls(reason="The test asks DuckDB for the right answers.")
 async def test_thirty_questions_about_a_shop_have_right_answers(tmp_path: Path) -> None:
     shop = EXAMPLES / "analyst"
     files = f"{shop}/data/*.csv,{shop}/data/*.parquet"

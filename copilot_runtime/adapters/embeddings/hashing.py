@@ -21,6 +21,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.telemetry.genai import start_embeddings_span
 from copilot_runtime.telemetry.span import find_current_span, trace_block
 
+_ADDRESS = re.compile(r"\S+@\S+")
 _WORD = re.compile(r"\w+")
 _FREQUENT_TEXT = """
 a about after all also an and any are as at be because been before but by can could did do does for
@@ -84,6 +85,8 @@ class HashingEmbedder(Embedder):
         """Return whether a text has a word of a query, or one that is spelled alike."""
         words = {*_WORD.findall(_fold(query))}
         words = words - _FREQUENT or words
+        if "@" not in query:
+            text = _ADDRESS.sub(" ", text)  # a greeting does not ask for hello@example.org
         others = {*_WORD.findall(_fold(text))}
         return not words.isdisjoint(others) or any(
             _are_alike(word, other) for word in words for other in others

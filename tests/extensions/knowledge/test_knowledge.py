@@ -69,12 +69,17 @@ async def test_a_text_is_found_by_its_heading_and_read_with_it(
         ("Hauptstadt von Frankreich", False),
         ("天気はどう", False),
         ("what is it", False),
+        ("Hello", False),
+        ("hello@example.org", True),
     ],
 )
 async def test_a_question_without_a_word_of_the_documents_finds_nothing(
     tmp_path: Path, question: str, is_found: bool
 ) -> None:
-    page = "A password has a rule. Passwort: 14 Zeichen. Der Urlaub hat 28 Tage. 休暇は二十八日です"
+    page = (
+        "A password has a rule. Passwort: 14 Zeichen. Der Urlaub hat 28 Tage. 休暇は二十八日です. "
+        "Ask hello@example.org."
+    )
     (tmp_path / "rules.txt").write_text(page, encoding="utf-8")
     knowledge = await stocked(tmp_path, embedder="hashing")
 

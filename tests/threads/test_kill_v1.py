@@ -64,11 +64,11 @@ class Chat:
         self.messages.append(user("Talk!", answer.question))
         session = {"agentName": "default"}
         body = chat(*self.messages, threadId=self.thread, agentSession=session)
-        begun.set()
         try:
             async with server.client.post(server.url, json=body, headers=HEADERS) as response:
                 async for some in response.content.iter_any():
                     answer.body += some
+                    begun.set()
         finally:
             shown: Json = answer.response() or {"messages": []}
             self.messages += [one for message in shown["messages"] for one in _brought(message)]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
 
 from copilot_runtime.base.concurrency import ThreadPool
 
@@ -40,9 +41,22 @@ class ParsingTooLong(SqlglotError):
 def parse_sql(sql: str, dialect: str = "duckdb") -> Sequence[exp.Expr | None]:
     """Return the statements of a text, like `sqlglot.parse`. Raises `SqlglotError`."""
     tokens = Dialect.get_or_raise(dialect).tokenize(sql)
+    if tokens and tokens[0].token_type in (TokenType.PIVOT, TokenType.UNPIVOT):
+        sql = _wrap_pivot(sql, tokens)
+        tokens = Dialect.get_or_raise(dialect).tokenize(sql)
     parser = _bound_parser(dialect)(dialect=dialect)
     parser.steps_left = _STEPS + _STEPS_PER_TOKEN * len(tokens)
     return parser.parse(tokens, sql)
+
+
+def _wrap_pivot(sql: str, tokens: Sequence[Any]) -> str:
+    """Return a PIVOT statement with an order or a limit as a subquery, as sqlglot reads it."""
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if not depth and token.token_type in (TokenType.ORDER_BY, TokenType.LIMIT):
+            return f"SELECT * FROM ({sql[: token.start]}) {sql[token.start :]}"
+    return sql
 
 
 @cache

@@ -47,7 +47,7 @@ def plan_call(text: str, tables: Sequence[Table], tools: Collection[str]) -> Cal
 
 
 def refuse_question(text: str, tables: Sequence[Table]) -> str:
-    """Return what the demo model says of a question about tables that it does not understand."""
+    """Return the demo model's answer to a question about tables that it does not understand."""
     unknown = min((_plan(text, each)[1] for each in (*tables, *join_tables(tables))), key=len)
     words = ", ".join(f"“{word}”" for word in unknown[:5])
     return (
@@ -173,7 +173,7 @@ class _Measure(NamedTuple):
 
 
 def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
-    """Return what a question asks for, or `None` if it names nothing to count or to add up."""
+    """Return the measure of a question, or `None` if it names nothing to count or to add up."""
     counted = question.take_distinct()
     metric = None if counted else question.take_number()
     flag = question.take_flag()

@@ -324,7 +324,7 @@ _COMMON = set(
     )
 )
 _NOTE = re.compile(r"^\[.*\]$", re.MULTILINE)
-"""What the runtime adds to a question about a file that is attached to it."""
+"""The note that the runtime adds to a question with an attached file."""
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 """The separator of the headings in the first line of a passage."""
 _MOST_SENTENCES = 3

@@ -49,7 +49,7 @@ _EVERY = {"daili": "day", "weekli": "week", "monthli": "month", "yearli": "year"
 
 
 class Group(NamedTuple):
-    """What rows are grouped by."""
+    """A column or unit of time by which rows are grouped."""
 
     name: str
     sql: str

@@ -95,7 +95,7 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """What stands behind `FROM`."""
+        """The SQL behind `FROM`."""
         return quote_name(self.name) + self.joined
 
 

@@ -34,7 +34,7 @@ class References:
         self._targets: dict[str, JsonObject] | None = None  # absolute URI → schema
 
     def find(self, reference: str, base: str) -> Any:
-        """Return what a reference in a schema with this URI points to, or `None` for nothing.
+        """Return the target of a reference in a schema with this URI, or `None`.
 
         A pointer that leads nowhere in a part with its own `$id` counts for the whole document.
         """

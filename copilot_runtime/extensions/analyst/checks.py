@@ -314,7 +314,7 @@ def _list_compared_texts(select: exp.Select, context: RepairContext) -> Iterator
 
 
 def _read_join(select: exp.Select, join: exp.Join, context: RepairContext) -> _Join | None:
-    """Return what a join needs to be checked; `None` if its keys are unclear."""
+    """Return a join with the keys of both sides, or `None` if they are ambiguous."""
     keys = _read_keys(select, join, context)
     if keys is None:
         return None

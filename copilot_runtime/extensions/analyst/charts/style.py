@@ -58,7 +58,7 @@ def strip_tags(text: str) -> str:
 def remove_tags(tags: re.Pattern[str], text: str) -> str:
     """Return a text without the tags of a pattern, also without those that a removal joins."""
     text = tags.sub("", text)
-    # whoever nests tags in tags means no text: nothing of it may become one
+    # nested tags are no text, and none of their parts may become a tag
     return text.replace("<", "") if tags.search(text) else text
 
 

@@ -54,7 +54,7 @@ class StoredTable:
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """The types of its columns when they were first seen, by lower-case name."""
     notes: Sequence[str] = ()
-    """What is not certain about its rows and types, each as a sentence."""
+    """Sentences about doubtful choices of its rows and types."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":
         """Return a copy with the first types of the replaced table."""

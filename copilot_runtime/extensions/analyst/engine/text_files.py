@@ -15,7 +15,7 @@ class TextFile(NamedTuple):
 
     path: Path
     note: str = ""
-    """What is not certain about its encoding, as a sentence."""
+    """A sentence about a guessed encoding, or empty."""
 
 
 def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path) -> TextFile:

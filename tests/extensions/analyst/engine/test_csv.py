@@ -74,6 +74,10 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [(1, "x"), (3, "z")],
         "1 line is malformed and left out: 3.",
     ),
+    '1,x\n2,"y\n3,z\n': (
+        [(1, "x"), (3, "z")],
+        "The file has no header: its columns have numbers. 1 line is malformed and left out: 2.",
+    ),
     "d,n\n01/03/2026,1\n": (
         [("01/03/2026", 1)],
         "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "

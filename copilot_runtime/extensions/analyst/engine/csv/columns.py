@@ -1,8 +1,8 @@
 """The types of columns of texts: the first one that every value has.
 
 A value that two types or two orders of day and month would read differently stays a text, unless
-another value of the data set decides. What is not certain is said without values: not all users
-may see them.
+another value of the data set decides. Notes about doubtful choices contain no values, because not
+all users may see them.
 """
 
 import re
@@ -18,13 +18,15 @@ from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote
 DateOrder = Literal["day-first", "month-first"]
 
 _SAMPLE_VALUES = 100_000
+_MAJORITY = 500
+"""Different values among which most have to be of a type for its loss to be named."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Type:
     name: str
     pattern: re.Pattern[str]
-    """What values look like in a sample."""
+    """A pattern of the values of a sample."""
     value: str
     """SQL that returns the value of the text `$v`, or NULL for most others."""
     form: str = ""
@@ -71,7 +73,7 @@ def _dates() -> Iterator[_Type]:
         for mark, digits, year in (("/", 4, "%Y"), (".", 4, "%Y"), ("-", 4, "%Y"), ("/", 2, "%y")):
             text = f"[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{{digits}}}"
             yield from _times(order, f"{first}{mark}{second}{mark}{year}", text)
-    # two digits each, as nobody writes a version
+    # with two digits each, unlike versions
     yield from _times("day-first", "%d.%m.%y", "[0-9]{2}[.][0-9]{2}[.][0-9]{2}")
     for format, text in (
         ("%d %b %Y", "[0-9]{1,2} [A-Za-z]{3} [0-9]{4}"),
@@ -119,7 +121,7 @@ class TypedColumn:
     select: str
     type: str = "VARCHAR"
     note: str = ""
-    """What is not certain about it, as a sentence."""
+    """A sentence about a doubtful choice, or empty."""
 
 
 class ColumnTypes:
@@ -170,7 +172,9 @@ class ColumnTypes:
             f"(FROM {self._table} LIMIT {count}) UNION ALL "
             f"(FROM {self._table} USING SAMPLE reservoir({count} ROWS) REPEATABLE (1))"
         ).fetchall()
-        columns = [{*values} for values in zip(*rows, strict=True)] or [set[str]() for _ in names]
+        columns = [dict.fromkeys(values) for values in zip(*rows, strict=True)] or [
+            {} for _ in names
+        ]
         return {
             name: [text for value in values if value is not None and (text := value.strip())]
             for name, values in zip(names, columns, strict=True)
@@ -200,6 +204,7 @@ class ColumnTypes:
 
     def _describe_others(self, name: str, values: Sequence[str]) -> str:
         """Return why a column is a text, if most of its values in a sample have another type."""
+        values = values[:_MAJORITY]
         counts = Counter(one for one in _TYPES for value in values if one.pattern.fullmatch(value))
         type, count = counts.most_common(1)[0] if counts else (_BOOLEAN, 0)
         if count <= len(values) // 2:

@@ -29,7 +29,7 @@ class Layout:
 
     delimiter: str
     escape: str
-    """What stands before a quotation mark in a value: another one, or a backslash."""
+    """The character that escapes a quotation mark: another one, or a backslash."""
     skipped: int
     """Lines before the first one with values."""
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class Layout:
     unnamed: frozenset[int] = frozenset()
     """The columns to which the file gives no name."""
     notes: tuple[str, ...] = ()
-    """What is not certain, each as a sentence."""
+    """Sentences about doubtful choices."""
 
 
 def find_layout(path: Path) -> Layout:

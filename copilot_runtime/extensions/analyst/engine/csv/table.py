@@ -77,15 +77,20 @@ class CsvFiles:
         )
         self._connection.execute(f"DROP TABLE {texts}")
         self._notes += [one.note for one in columns if one.note]
-        more = len(self._notes) - _MOST_NOTES
-        return [*self._notes[:_MOST_NOTES], *([f"{more} more are in the log."] if more > 0 else [])]
+        more = self._notes[_MOST_NOTES:]
+        for note in more:
+            logger.warning("The data set %r: %s", name, note)
+        return [
+            *self._notes[:_MOST_NOTES],
+            *([f"{len(more)} more are in the log."] if more else []),
+        ]
 
     def _read(self, number: int, layout: Layout, paths: Sequence[Path]) -> str:
         """Read files of one layout into a table of texts; return its name."""
         self._notes += layout.notes
         part = f"csv_part_{number}"
         width = len(layout.names)
-        is_parallel = True
+        is_parallel, is_rewritten = True, False
         while True:
             select = _select(layout, width, paths, is_parallel=is_parallel)
             try:
@@ -98,9 +103,9 @@ class CsvFiles:
                     width = int(found[1])
                 elif is_parallel and "parallel=false" in text:
                     is_parallel = False
-                elif layout.skipped and "CSV Error" in text:
+                elif not is_rewritten and "CSV Error" in text:
                     paths = [self._rewrite(path, layout) for path in paths]
-                    layout = replace(layout, escape='"', skipped=0)
+                    layout, is_rewritten = replace(layout, escape='"', skipped=0), True
                 else:
                     raise
         self._note_lines(f"temp.{part}", layout, width)

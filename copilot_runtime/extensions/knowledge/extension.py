@@ -10,6 +10,7 @@ from copilot_runtime.actions.sources import as_sources
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.api.registry import Parts
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
+from copilot_runtime.api.user_memories import UserMemories
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.settings import CoreSettings
@@ -53,6 +54,7 @@ class KnowledgeExtension(Extension):
                 Retriever: knowledge.retriever(),
                 FileReader: files,
                 FileStore: files,
+                UserMemories: knowledge.user_memories,
             },
             sources=as_sources(knowledge.tools()),
             endpoints=[_make_endpoint],

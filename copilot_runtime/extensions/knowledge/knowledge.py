@@ -49,6 +49,7 @@ from copilot_runtime.extensions.knowledge.memory import (
     OptimizationResult,
 )
 from copilot_runtime.extensions.knowledge.memory.context import Summarize
+from copilot_runtime.extensions.knowledge.memory.user_memories import KnowledgeMemories
 from copilot_runtime.extensions.knowledge.passages import PassageReader, cut_passages
 from copilot_runtime.extensions.knowledge.policies import (
     OWNERS_ONLY,
@@ -235,6 +236,11 @@ class Knowledge:
     def memory(self) -> Memories:
         """The memories of conversations. The runtime's own chats are in its thread store."""
         return Memories(self.storage, self.resources)
+
+    @cached_property
+    def user_memories(self) -> KnowledgeMemories:
+        """What users want remembered beyond one conversation."""
+        return KnowledgeMemories(self)
 
     @property
     def context(self) -> ContextWindows:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.knowledge import Knowledge
 
 
-_LONGEST_QUERY = 2000
+LONGEST_QUERY = 2000
 """Maximum number of characters of a query; text pasted below a question is rarely relevant."""
 
 _POOL = 4
@@ -157,7 +157,7 @@ def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
 def find_queries(messages: Sequence[Message]) -> list[str]:
     """Return the queries: the last question, also combined with the one that it refers to."""
     questions = [
-        message.content.strip()[:_LONGEST_QUERY]
+        message.content.strip()[:LONGEST_QUERY]
         for message in messages
         if isinstance(message, TextMessage) and message.role == "user" and message.content.strip()
     ]

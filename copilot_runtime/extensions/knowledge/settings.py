@@ -18,7 +18,10 @@ from copilot_runtime.config.section import (
 )
 
 KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects", "recall")
-"""The names of the knowledge tools for models and agents."""
+"""The names of the knowledge tools that models and agents have by default."""
+
+REMEMBER = "remember"
+"""The name of the tool that writes: into the memories of the person who asks."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
 
@@ -74,7 +77,8 @@ class KnowledgeSettings(Section):
     )
     tools: Words = Field(
         default=KNOWLEDGE_TOOLS,
-        description="Knowledge tools for models and agents; an empty list for none.",
+        description="Knowledge tools for models and agents; an empty list for none. There is also "
+        "remember, which writes into the memories of the person.",
     )
     tool_tokens: Count = Field(
         default=2000, description="Maximum size of a knowledge tool's result, in tokens."
@@ -137,10 +141,9 @@ class KnowledgeSettings(Section):
     @field_validator("tools")
     @classmethod
     def _are_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := [name for name in names if name not in KNOWLEDGE_TOOLS]:
-            raise ValueError(
-                f"there is no tool {unknown[0]!r}; there are {', '.join(KNOWLEDGE_TOOLS)}"
-            )
+        tools = (*KNOWLEDGE_TOOLS, REMEMBER)
+        if unknown := [name for name in names if name not in tools]:
+            raise ValueError(f"there is no tool {unknown[0]!r}; there are {', '.join(tools)}")
         return names
 
     @property

@@ -14,11 +14,17 @@ from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import CURRENT_RUN
+from copilot_runtime.api.user_memories import UserMemory
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import as_text, drop_none
-from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
+from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.policies import build_actor
-from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever, search_passages
+from copilot_runtime.extensions.knowledge.retrieval import (
+    LONGEST_QUERY,
+    KnowledgeRetriever,
+    search_passages,
+)
+from copilot_runtime.extensions.knowledge.settings import REMEMBER
 from copilot_runtime.extensions.knowledge.tokens import count_tokens, cut_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_recall, render_retrieval
@@ -35,8 +41,6 @@ NOTHING = "No results found."
 
 _MOST_RESULTS = 20
 _MOST_QUERIES = 10
-_LONGEST_QUERY = 2000
-_WILDCARD = "a wildcard: ?"
 
 
 def build_tools(
@@ -50,6 +54,7 @@ def build_tools(
         "get_ontology": tools.get_ontology,
         "get_subjects": tools.get_subjects,
         "recall": tools.recall,
+        REMEMBER: tools.remember,
     }
     return [
         Action(
@@ -57,7 +62,7 @@ def build_tools(
             description=_describe(*_DESCRIPTIONS[name]),
             parameters=_PARAMETERS[name],
             run=functions[name],
-            is_idempotent=True,
+            is_idempotent=name != REMEMBER,
         )
         for name in names
     ]
@@ -143,6 +148,14 @@ class _Tools:
                 span.set_content(render_recall("\n".join(texts), found))
         return _list_passages(found)
 
+    async def remember(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
+        """Store a memory of the person who asks."""
+        if not context.user:
+            raise Misuse("Nobody has signed in whose memory this would be.")
+        memory = UserMemory(content=as_text(arguments.get("content")), threads=[context.thread_id])
+        await self._knowledge.user_memories.add(context.user, memory)
+        return "Remembered."
+
     def _describe_nothing(self, *terms: str) -> str:
         """Return a message that nothing was found, naming an unknown prefix if there is one."""
         return f"{NOTHING} {self._knowledge.graph.prefixes.describe_unknown(*terms)}".strip()
@@ -153,14 +166,9 @@ async def read_texts(
 ) -> list[str]:
     """Return the texts of the resources that the caller of an action may read."""
     actor = _actor(context)
-    texts: list[str] = []
-    for uri in uris[:_MOST_RESULTS]:
-        try:
-            resource = await knowledge.get(uri, actor=actor)
-        except AccessDenied:
-            continue
-        if resource is not None:
-            texts.append((await knowledge.read(resource, actor=actor)).text)
+    access = knowledge.access(actor)
+    found = await knowledge.resources.get_visible(uris[:_MOST_RESULTS], access)
+    texts = [(await knowledge.read(resource, actor=actor)).text for resource in found]
     return _cut_lines(texts, max_tokens)
 
 
@@ -174,7 +182,7 @@ def _read_texts(arguments: Mapping[str, Any], name: str) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise Misuse(f'{name}: write a list of texts, such as ["opening hours"].')
-    texts = [text.strip()[:_LONGEST_QUERY] for text in texts if text.strip()]
+    texts = [text.strip()[:LONGEST_QUERY] for text in texts if text.strip()]
     if not texts or len(texts) > _MOST_QUERIES:
         raise Misuse(f"{name}: write 1 to {_MOST_QUERIES} texts that are not empty.")
     return texts
@@ -187,14 +195,9 @@ def _list_passages(passages: Sequence[Passage]) -> Any:
 def _list_results(passages: Sequence[Passage]) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     for passage in passages:
-        fields = {
-            "id": passage.id,
-            "title": passage.title or None,
-            "url": passage.url or None,
-            "score": None if passage.score is None else round(passage.score, 3),
-            "text": passage.text,
-        }
-        results.append(drop_none(fields))
+        score = None if passage.score is None else round(passage.score, 3)
+        fields = {"title": passage.title or None, "url": passage.url or None, "score": score}
+        results.append(drop_none({"id": passage.id, **fields, "text": passage.text}))
     return {"results": results}
 
 
@@ -256,6 +259,12 @@ _DESCRIPTIONS: Mapping[str, tuple[str, str, str, str]] = {
         "Write one to three short texts, with the words that were used then.",
         f"Earlier messages and results of tools, the best match first. {_DATA}",
     ),
+    REMEMBER: (
+        "Remember something about the person for later conversations.",
+        "When the person asks for it, or says what will matter again, such as a preference.",
+        "Write one sentence that is understood without this conversation.",
+        "Whether it is stored. The person can read, change and delete it.",
+    ),
 }
 
 
@@ -274,7 +283,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "query_by_pattern": {
         "type": "object",
         "properties": {
-            part: {"type": "string", "description": f"{example}, or {_WILDCARD}"}
+            part: {"type": "string", "description": f"{example}, or a wildcard: ?"}
             for part, example in {
                 "subject": "IRI of a thing",
                 "predicate": "IRI of a predicate, such as schema:worksFor",
@@ -290,6 +299,11 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         },
     },
     "recall": _texts_schema("What to look for: one to three short texts"),
+    REMEMBER: {
+        "type": "object",
+        "properties": {"content": {"type": "string", "description": "One sentence"}},
+        "required": ["content"],
+    },
 }
 
 
@@ -360,6 +374,13 @@ def _take_nothing(call: _Call) -> Function:
     return function
 
 
+def _take_content(call: _Call) -> Function:
+    async def function(content: Annotated[str, Field(description="One sentence")]) -> Any:
+        return await call(content=content)
+
+    return function
+
+
 def _take_type(call: _Call) -> Function:
     async def function(
         type: Annotated[str, Field(description="IRI of a type, or nothing for all")] = "",
@@ -375,4 +396,5 @@ _SIGNATURES: Mapping[str, Callable[[_Call], Function]] = {
     "get_ontology": _take_nothing,
     "get_subjects": _take_type,
     "recall": _take_texts,
+    REMEMBER: _take_content,
 }

@@ -20,6 +20,7 @@ from copilot_runtime.api.bus import START, Batch
 from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.user_memories import UserMemories
 from copilot_runtime.base.concurrency import wait_at_most
 from copilot_runtime.base.errors import (
     AgentNotFound,
@@ -91,6 +92,7 @@ class AguiEndpoint(Transport):
             transcriber=services.parts.find(Transcriber),
             info=services.info,
             push=services.parts.find(ThreadPush),
+            memories=services.parts.find(UserMemories),
         )
         self._push = services.parts.find(ThreadPush)
         self._app_proxy = services.parts.find(AppRequests)

@@ -11,11 +11,12 @@ import orjson
 from copilot_runtime import __version__
 from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
 from copilot_runtime.api.identity import Caller
+from copilot_runtime.api.user_memories import UserMemories
 from copilot_runtime.base.errors import AgentNotFound, Misuse
 from copilot_runtime.base.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadPage, ThreadQuery
-from copilot_runtime.transports.agui import threads
+from copilot_runtime.transports.agui import memories, threads
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.errors import no_agent
 from copilot_runtime.transports.agui.routes import Name, Operation
@@ -60,6 +61,7 @@ class AgentNames:
 _REFUSALS: Mapping[Name, str] = {
     "annotate": "This server does not offer annotations; that is a part of CopilotKit's cloud.",
     "subscribe": "Thread subscriptions are disabled: the setting realtime_url is off.",
+    "follow memories": "Changes of memories are not followed: list them again.",
 }
 """Messages for operations that are not available."""
 
@@ -88,6 +90,7 @@ class Answers:
         transcriber: "Transcriber | None",
         info: Mapping[str, Any],
         push: ThreadPush | None = None,
+        memories: UserMemories | None = None,
     ) -> None:
         self._conversations = conversations
         self._names = names
@@ -95,6 +98,7 @@ class Answers:
         self._transcriber = transcriber
         self._info = info
         self._push = push
+        self._memories = memories
 
     async def of(self, operation: Operation, caller: Caller, *, socket_url: str = "") -> Answer:
         """Execute an operation. Raises `Refusal`, `BadRequest` or `CopilotError`.
@@ -126,6 +130,8 @@ class Answers:
                 return await transcribe(self._transcriber, *body)
             case "clear threads" | "inspect":
                 return 204, None
+            case name if name in memories.OPERATIONS:
+                return await memories.answer(self._memories, operation, caller.user)
             case _:
                 return await self._of_thread(operation, caller)
 

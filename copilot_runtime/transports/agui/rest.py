@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from copilot_runtime.api.user_memories import Kind, Scope
 from copilot_runtime.transports.rest_route import declare_routes, describe_body, describe_stream
 
 
@@ -89,6 +90,42 @@ class ThreadArchival(_Model):
 
     thread_id: str = Field(alias="threadId", examples=["thread-1"])
     archived: Literal[True]
+
+
+class MemoryContent(BaseModel):
+    """What is to be remembered."""
+
+    content: str = Field(examples=["Ann prefers the morning ferry."])
+    kind: Kind = Field(default="topical")
+    scope: Scope = Field(default="user", description="Whose it is: the user's, or everybody's.")
+    source_thread_ids: list[str] = Field(default=[], alias="sourceThreadIds", examples=[[]])
+
+
+class Memory(_Model):
+    """A memory; `score` is its relevance to a query, `retiredId` that of the one it replaces."""
+
+    id: str = Field(examples=["ck-1"])
+    kind: Kind
+    scope: Scope
+    content: str = Field(examples=["Ann prefers the morning ferry."])
+    source_thread_ids: list[str] = Field(alias="sourceThreadIds", examples=[[]])
+    invalidated_at: None = Field(alias="invalidatedAt")
+    score: float | None = None
+    retired_id: str | None = Field(default=None, alias="retiredId")
+
+
+class MemoryList(_Model):
+    """Memories, the latest or the most relevant first."""
+
+    memories: list[Memory]
+
+
+class MemoryQuery(BaseModel):
+    """What to look for among memories."""
+
+    query: str = Field(examples=["ferry"])
+    limit: int = Field(default=10, ge=1)
+    scope: Scope | None = None
 
 
 class Resume(BaseModel):
@@ -211,12 +248,14 @@ class ThreadListQuery(BaseModel):
 
 _EVENTS = describe_stream("AG-UI events, as server-sent events.")
 ThreadId = Annotated[str, Path(examples=["thread-1"])]
+MemoryId = Annotated[str, Path(examples=["ck-1"])]
 AgentId = Annotated[str, Path(examples=["default"])]
 
 
 def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     """Return the routes below the URL `path`; `router` handles their requests."""
-    return [*_declare_threads(path, router), *_declare_agents(path, router)]
+    declared = (_declare_threads, _declare_memories, _declare_agents)
+    return [route for declare in declared for route in declare(path, router)]
 
 
 @declare_routes("threads")
@@ -250,6 +289,33 @@ def _declare_threads(threads: APIRouter) -> None:
     @threads.get("/threads/{thread}/state", response_model=ThreadState)
     async def read_state(thread: ThreadId) -> None:
         """Read the latest state of the thread's agent."""
+
+
+@declare_routes("memories")
+def _declare_memories(memories: APIRouter) -> None:
+    written = describe_body(MemoryContent)
+
+    @memories.get("/memories", response_model=MemoryList)
+    async def list_memories() -> None:
+        """List what is remembered for the caller, latest first."""
+
+    @memories.post("/memories", status_code=201, response_model=Memory, openapi_extra=written)
+    async def add_memory() -> None:
+        """Remember something."""
+
+    @memories.post(
+        "/memories/recall", response_model=MemoryList, openapi_extra=describe_body(MemoryQuery)
+    )
+    async def recall_memories() -> None:
+        """Find the memories that are relevant to a query."""
+
+    @memories.patch("/memories/{memory}", response_model=Memory, openapi_extra=written)
+    async def replace_memory(memory: MemoryId) -> None:
+        """Replace a memory by another one, which gets an id of its own."""
+
+    @memories.delete("/memories/{memory}", status_code=204)
+    async def delete_memory(memory: MemoryId) -> None:
+        """Delete a memory permanently."""
 
 
 @declare_routes("agents")

@@ -30,6 +30,12 @@ Name = Literal[
     "clear threads",
     "annotate",
     "inspect",
+    "list memories",
+    "recall memories",
+    "follow memories",
+    "add memory",
+    "replace memory",
+    "delete memory",
 ]
 
 
@@ -39,6 +45,7 @@ class Operation(NamedTuple):
     name: Name
     agent: str = ""
     thread: str = ""
+    memory: str = ""
     query: Mapping[str, str] = MappingProxyType({})
     body: Any = None
 
@@ -57,13 +64,18 @@ SCOPES: Mapping[Name, str] = {
     "archive thread": "threads:write",
     "delete thread": "threads:write",
     "clear threads": "threads:write",
+    "list memories": "data:read",
+    "recall memories": "data:read",
+    "add memory": "data:write",
+    "replace memory": "data:write",
+    "delete memory": "data:write",
 }
 """The scopes that operations require. An unauthorised run gets an event in its stream."""
 
 READS: frozenset[Name] = frozenset(
     {
         *("info", "inspect", "connect", "list threads", "follow threads", "subscribe"),
-        *("read messages", "read events", "read state"),
+        *("read messages", "read events", "read state", "list memories", "recall memories"),
     }
 )
 """Operations without side effects."""
@@ -87,6 +99,10 @@ REST_ROUTES: Mapping[str, Mapping[str, Name]] = {
     "threads/{thread}/events": {"GET": "read events"},
     "threads/{thread}/state": {"GET": "read state"},
     "threads/{thread}/archive": {"POST": "archive thread"},
+    "memories": {"GET": "list memories", "POST": "add memory"},
+    "memories/recall": {"POST": "recall memories"},
+    "memories/subscribe": {"POST": "follow memories"},
+    "memories/{memory}": {"PATCH": "replace memory", "DELETE": "delete memory"},
 }
 
 _PATTERNS = [(compile_path(path)[0], methods) for path, methods in REST_ROUTES.items()]
@@ -136,7 +152,7 @@ def from_envelope(envelope: Mapping[str, Any]) -> Operation:
     if method == "resource/request":
         path = _parameter(params, "path")
         path, _, query = path.partition("?")
-        if path.strip("/").partition("/")[0] != "threads":  # other resources have their own methods
+        if path.strip("/").partition("/")[0] not in ("threads", "memories"):  # others are methods
             raise invalid(f"Unsupported resource {path[:100]!r}")
         return from_path(_parameter(params, "httpMethod"), path, query, envelope.get("body"))
     name = _BY_METHOD.get(method)

@@ -28,7 +28,7 @@ from copilot_runtime.transports.agui.routes import REST_ROUTES
 from copilot_runtime.transports.rest_route import Problem
 from tests.in_one_test import in_one_test
 
-NOT_OFFERED = {"annotate", "inspect", "subscribe", "clear threads"}
+NOT_OFFERED = {"annotate", "inspect", "subscribe", "clear threads", "follow memories"}
 """Clients of CopilotKit ask for them; there is nothing to describe."""
 
 RUN = {

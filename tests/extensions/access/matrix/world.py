@@ -74,6 +74,7 @@ class Things:
     download: str = ""
     dataset: str = ""
     memory: str = ""
+    fact: str = ""
     trace: str = ""
     session: str = ""
     task: str = ""
@@ -311,7 +312,12 @@ async def _upload(ann: Asker, things: Things) -> Mapping[str, str]:
     answer = await ann.ask("POST", place, text, content_type="text/plain")
     address: str = answer.json()["value"]
     upload = unquote(address.rpartition("/")[2])
-    return {"upload": upload, "conversation": upload.rpartition("/")[0]}
+    fact = await ann.ask("POST", "memories", {"content": f"{SECRET}fact is what Ann likes"})
+    return {
+        "upload": upload,
+        "conversation": upload.rpartition("/")[0],
+        "fact": fact.json()["id"],
+    }
 
 
 async def _ask_analyst(ann: Asker) -> Mapping[str, str]:

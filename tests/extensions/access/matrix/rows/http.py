@@ -84,8 +84,16 @@ HTTP_ROWS: Mapping[str, Row] = {
     "POST annotate": post("annotate", {}),
     "POST transcribe": post("transcribe", {}),
     "ANY cpk-debug-events": get("cpk-debug-events"),
-    "ANY memories": get("memories"),
-    "ANY memories/{rest:path}": get("memories/<memory>"),
+    "GET memories": get("memories", "fact"),
+    "POST memories": post("memories", {"content": "Eve's"}),
+    "POST memories/recall": post("memories/recall", {"query": "what Ann likes"}, "fact"),
+    "PATCH memories/{memory}": Row(
+        http("PATCH", "memories/<fact>", {"content": "Eve's"}), changes=True
+    ),
+    "DELETE memories/{memory}": Row(http("DELETE", "memories/<fact>"), changes=True),
+    "POST memories/subscribe": post("memories/subscribe", {}),
+    "ANY memories": get("memories", "fact"),
+    "ANY memories/{rest:path}": get("memories/<fact>"),
     "POST a run": post("", RUN, changes=True),
     "POST agent/{agent}/run": post("agent/default/run", RUN, changes=True),
     "POST agent/{agent}/ask": post("agent/default/ask", RUN),

@@ -15,7 +15,9 @@ class TextFile(NamedTuple):
 
     path: Path
     note: str = ""
-    """A sentence about a guessed encoding, or empty."""
+    """What is not certain about it, such as a guessed encoding, in sentences."""
+    delimiter: str = ""
+    """The delimiter of its columns, if it is known."""
 
 
 def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path) -> TextFile:

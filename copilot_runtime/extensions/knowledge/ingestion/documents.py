@@ -9,9 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.base.delimiters import find_delimiter, open_reader
 from copilot_runtime.base.encodings import find_wide_codec
 from copilot_runtime.base.errors import LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.office import is_encrypted
 from copilot_runtime.extensions.knowledge import office
 from copilot_runtime.extensions.knowledge.ingestion import pdf
 from copilot_runtime.extensions.knowledge.ingestion.chunks import (
@@ -105,7 +107,6 @@ _MARKDOWN = re.compile(
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _BLANK_LINES = re.compile(r"\n\s*\n")
-_DELIMITERS = ",;\t|"
 
 
 class UnsupportedType(UnreadableDocument):
@@ -180,7 +181,7 @@ def detect_media_type(data: bytes, name: str = "") -> str:
 
 def _detect_office(data: bytes, found: str) -> str:
     """Return the type of a document that is an archive or a compound file, else that found."""
-    if found == "application/x-ole-storage" and "EncryptedPackage".encode("utf-16-le") in data:
+    if is_encrypted(data):
         return _ENCRYPTED
     if found != "application/zip":
         return found
@@ -196,9 +197,9 @@ def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
     lines = text.splitlines()
     if not whole:
         lines = lines[:-1]
-    if suffix in (".csv", ".tsv") and lines and _guess_delimiter(lines[0]):
+    if suffix in (".csv", ".tsv") and find_delimiter(lines[:50])[1]:
         return CSV
-    delimiter = "" if suffix in (".md", ".markdown", ".txt") else _find_delimiter(lines)
+    delimiter = "" if suffix in (".md", ".markdown", ".txt") else _find_table(lines)
     if delimiter and (len(lines) > 2 or delimiter == "\t"):
         return CSV
     if suffix in (".md", ".markdown") or (suffix != ".txt" and _MARKDOWN.search(text)):
@@ -206,24 +207,15 @@ def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
     return TEXT
 
 
-def _find_delimiter(lines: list[str]) -> str:
+def _find_table(lines: list[str]) -> str:
     """Return the delimiter of a table whose rows have equally many columns, or an empty string."""
     sample = [line for line in lines if line.strip()][:50]
-    for delimiter in _DELIMITERS:
-        try:
-            rows = [*csv.reader(sample, delimiter=delimiter, strict=True)]
-        except csv.Error:
-            continue
-        widths = {len(row) for row in rows}
-        if len(rows) > 1 and len(widths) == 1 and widths.pop() > 1:
-            return delimiter
-    return ""
-
-
-def _guess_delimiter(line: str) -> str:
-    """Return the most frequent delimiter of the first row."""
-    best = max(_DELIMITERS, key=line.count)
-    return best if best in line else ""
+    delimiter, share = find_delimiter(sample)
+    try:
+        rows = [*open_reader(sample, delimiter, is_strict=True)]
+    except csv.Error:
+        return ""
+    return delimiter if share == 1 and len(rows) > 1 else ""
 
 
 def read_html_text(root: "Element | None", warnings: Iterable[str] = ()) -> Document:
@@ -316,9 +308,8 @@ def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chun
 
 def _read_csv(data: bytes) -> Document:
     text, warnings = decode_text(data)
-    lines = text[:20_000].splitlines()[:50]
-    delimiter = _find_delimiter(lines) or _guess_delimiter(lines[0]) or ","
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    delimiter, _ = find_delimiter(text[:20_000].splitlines()[:50])
+    rows = open_reader(io.StringIO(text, newline=""), delimiter)
     try:
         names = [name.strip() for name in next(rows, [])]
         return Document(CSV, "", pack_passages(_row_passages(names, rows)), warnings)

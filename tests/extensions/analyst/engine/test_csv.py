@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from datetime import date
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,15 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
     'a,b\n"1,234.50",1\n900,2\n': (["a", "b"], [(1234.5, 1), (900.0, 2)]),
     "a;b\n1.234;1.234,50\n2.500;9,10\n": (["a", "b"], [(1234.0, 1234.5), (2500.0, 9.1)]),
     "a;b\n1 234,5;1'234.5\n": (["a", "b"], [(1234.5, 1234.5)]),
+    "d\n2026-01-05\n2026-01-05 12:30\n": (
+        ["d"],
+        [(datetime(2026, 1, 5),), (datetime(2026, 1, 5, 12, 30),)],
+    ),
+    "08:30,a\n09:00,b\n": (["column0", "column1"], [(time(8, 30), "a"), (time(9), "b")]),
+    "05 Jan 2026\n": (["column0"], [(date(2026, 1, 5),)]),
+    "price\n2,50\n13,75\n": (["price"], [(2.5,), (13.75,)]),
+    "By;Ann\nDay;2026-01-05\n\na;b;c\n1;2;3\n4;5;6\n": (["a", "b", "c"], [(1, 2, 3), (4, 5, 6)]),
+    "a,b\r1,2\r\n3,4\n": (["a", "b"], [(1, 2), (3, 4)]),
     "d,e\n05.01.26,13/1/2026\n": (["d", "e"], [(date(2026, 1, 5), date(2026, 1, 13))]),
 }
 
@@ -94,6 +103,18 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     "a,b\n1,x\nNA,y\n3,z\n": (
         [("1", "x"), ("NA", "y"), ("3", "z")],
         "'a' is a text: 1 of its 3 values are not of the type BIGINT.",
+    ),
+    "a,b\n1,$5.00\n2,($1.50)\n": (
+        [(1, "$5.00"), (2, "($1.50)")],
+        "'b' is a text: its numbers have signs or units, such as $, % or parentheses.",
+    ),
+    "a,b\n1,2\na,b\n3,4\n": (
+        [(1, 2), (3, 4)],
+        "Lines that repeat the header are left out: 1.",
+    ),
+    "a,b\nx,2\nTotal:,2\n": (
+        [("x", 2), ("Total:", 2)],
+        "Lines that begin with a word such as Total: 1. Leave them out of sums.",
     ),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
 }

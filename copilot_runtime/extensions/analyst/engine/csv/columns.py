@@ -19,7 +19,7 @@ DateOrder = Literal["day-first", "month-first"]
 
 _SAMPLE_VALUES = 100_000
 _MAJORITY = 500
-"""Different values among which most have to be of a type for its loss to be named."""
+"""Different values of which half have to be of a type for its loss to be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ def _group_digits(group: str, point: str) -> _Type:
 
 _POINT = _group_digits(",", ".")
 _COMMA = _group_digits(".", ",")
+_WITH_SIGN = re.compile(
+    r"(?:[A-Z]{3} |[^\w\s.:#]\s?){0,2}\d[\d.,' ]*(?:\s?[^\w\s.,:]| [A-Za-z\u00b5]{1,4}){0,2}"
+)
+"""A number, also with a currency or unit, in parentheses, or with its sign behind it."""
+_SIGN = re.compile("[^\\d.,' +-]|[+-]$")
 _SPACES = " \u00a0\u202f"
 
 
@@ -105,7 +110,7 @@ _TYPES = (
     *(_BOOLEAN, _INTEGER, _DECIMAL, _POINT, _COMMA),
     *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
     _plain("DATE", _DAY),
-    _plain("TIMESTAMP", f"{_DAY}[T ]{_TIME}"),
+    _plain("TIMESTAMP", f"{_DAY}(?:[T ]{_TIME})?"),
     _plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
     _plain("TIME", _TIME),
     *_dates(),
@@ -203,16 +208,21 @@ class ColumnTypes:
         return true
 
     def _describe_others(self, name: str, values: Sequence[str]) -> str:
-        """Return why a column is a text, if most of its values in a sample have another type."""
+        """Return why a column is a text, if half of its values in a sample have another type."""
         values = values[:_MAJORITY]
+        numbers = [value for value in values if _WITH_SIGN.fullmatch(value)]
+        if len(numbers) * 2 > len(values) and any(map(_SIGN.search, numbers)):
+            return "is a text: its numbers have signs or units, such as $, % or parentheses"
         counts = Counter(one for one in _TYPES for value in values if one.pattern.fullmatch(value))
         type, count = counts.most_common(1)[0] if counts else (_BOOLEAN, 0)
-        if count <= len(values) // 2:
+        if not count or count * 2 < len(values):
             return ""
         condition = f"{_trim(name)} IS NOT NULL AND NOT ({_test(type, name)})"
         row: Any = self._connection.execute(
             f"SELECT count(*) FILTER ({condition}), count({_trim(name)}) FROM {self._table}"
         ).fetchone()
+        if row[0] == row[1]:
+            return ""
         return f"is a text: {row[0]:,} of its {row[1]:,} values are not of the type {type.name}"
 
     def _convert(self, name: str, type: str) -> TypedColumn:
@@ -255,14 +265,19 @@ def _choose_separator(types: list[_Type], is_comma: bool | None) -> str:
     """Remove the types with the other separator; return what is not certain, as a sentence."""
     if _INTEGER in types or not (_POINT in types and _COMMA in types):
         return ""
-    if is_comma is None and _DECIMAL not in types:
+    has_points = _DECIMAL in types
+    if is_comma is None and not has_points:
         types.clear()
         return "is a text: its commas may be those of thousands or of fractions"
     other = (_DECIMAL, _POINT) if is_comma else (_COMMA,)
     types[:] = [one for one in types if one not in other]
     if is_comma is None:
         return "has points, which are read as those of fractions, not of thousands"
-    return "has points, which are read as those of thousands" if is_comma else ""
+    if not is_comma:
+        return ""
+    if has_points:
+        return "has points, which are read as those of thousands"
+    return "has commas, which are read as those of fractions"
 
 
 def _find_order(columns: Mapping[str, Sequence[_Type]]) -> DateOrder | None:

@@ -3,21 +3,28 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from copilot_runtime.base.delimiters import find_delimiter, open_reader
 
 _SAMPLE = 256 * 1024
-_DELIMITERS = "\t;|,"
-"""In this order where two fit: a comma may be in numbers and sentences."""
+_HEAD = 30
+"""Lines that may stand above the header."""
 
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')
 """The first line of files that Excel should open."""
 
 _YEAR = re.compile(r"(?:19|20)\d\d(?:[-/.](?:0?[1-9]|1[0-2]))?")
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?")
-_NUMBER = re.compile(r"[-+(]?[^\w\s]?\s?\d[\d\s.,'\u2019]*(?:[eE][-+]?\d+)?\s?[^\w\s]?\)?")
+_DATE = re.compile(
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2}.*)?(?: [AaPp][Mm])?"
+    r"|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}.*|[A-Za-z]{3,9} \d{1,2}, \d{4}.*"
+)
+_NUMBER = re.compile(
+    r"(?i:true|false)|[-+(]?[^\w\s]?\s?\d[\d\s.,'\u2019]*(?:[eE][-+]?\d+)?\s?[^\w\s]?\)?"
+)
 
 Record = Sequence[str]
 _Shape = Literal["empty", "year", "date", "number", "text"]
@@ -40,8 +47,8 @@ class Layout:
     """Sentences about doubtful choices."""
 
 
-def find_layout(path: Path) -> Layout:
-    """Return the layout of a file in UTF-8, by its first lines.
+def find_layout(path: Path, delimiter: str = "") -> Layout:
+    """Return the layout of a file in UTF-8, by its first lines, with the delimiter if it is known.
 
     Raises `ValueError` if it is empty.
     """
@@ -50,17 +57,18 @@ def find_layout(path: Path) -> Layout:
     escape = "\\" if '\\"' in head and '""' not in head else '"'
     is_whole = len(head) < _SAMPLE
     before = 0
-    if separator := _SEPARATOR_LINE.match(head):
+    if not delimiter and (separator := _SEPARATOR_LINE.match(head)):
         head, before = head[separator.end() :], 1
         delimiter = separator[1]
-    else:
-        delimiter = _find_delimiter(head, escape, is_whole=is_whole)
-    records = [*_read(head, delimiter, escape, is_whole=is_whole)]
+    lines = head.splitlines(keepends=True)
+    lines = lines if is_whole else lines[:-1]
+    delimiter = delimiter or find_delimiter(lines, escape)[0]
+    records = [*_read(lines, delimiter, escape)]
     filled = [(line, record) for line, record in records if any(record)]
     if not filled:
         raise ValueError("the file is empty")
     width = _find_width([record for _, record in filled])
-    first = next((at for at, (_, one) in enumerate(filled) if not _is_title(one, width)), 0)
+    first = _find_first([record for _, record in filled], width)
     notes: list[str] = []
     if first:
         notes.append("Lines above the header are left out.")
@@ -91,47 +99,14 @@ def find_layout(path: Path) -> Layout:
     )
 
 
-def open_reader(
-    lines: Iterable[str], delimiter: str, escape: str, *, is_strict: bool = False
-) -> Any:
-    """Return the records of lines; a strict reader raises `csv.Error` for a malformed one."""
-    is_doubled = escape == '"'
-    return csv.reader(
-        lines,
-        delimiter=delimiter,
-        doublequote=is_doubled,
-        escapechar=None if is_doubled else escape,
-        strict=is_strict,
-    )
-
-
-def _find_delimiter(head: str, escape: str, *, is_whole: bool) -> str:
-    """Return the delimiter with which most records have the same number of values."""
-    best, most = ",", 0.0
-    for delimiter in _DELIMITERS:
-        records = [
-            record for _, record in _read(head, delimiter, escape, is_whole=is_whole) if any(record)
-        ]
-        if not records:
-            continue
-        width = _find_width(records)
-        share = sum(len(record) == width for record in records) / len(records)
-        if width > 1 and share > most:
-            best, most = delimiter, share
-    return best
-
-
 def _find_width(records: Sequence[Record]) -> int:
     """Return the most frequent number of values; of two that are equally frequent, the first."""
     return Counter(map(len, records)).most_common(1)[0][0]
 
 
-def _read(
-    head: str, delimiter: str, escape: str, *, is_whole: bool
-) -> Iterator[tuple[int, Record]]:
+def _read(lines: Sequence[str], delimiter: str, escape: str) -> Iterator[tuple[int, Record]]:
     """Yield the records with their last lines, without one that is cut off."""
-    lines = head.splitlines(keepends=True)
-    reader = open_reader(lines if is_whole else lines[:-1], delimiter, escape)
+    reader = open_reader(lines, delimiter, escape)
     try:
         for record in reader:
             yield reader.line_num, record
@@ -139,9 +114,22 @@ def _read(
         return
 
 
+def _find_first(records: Sequence[Record], width: int) -> int:
+    """Return the position of the record with the names of most columns, or of the first values."""
+    for at, record in enumerate(records[:_HEAD]):
+        is_narrow = len(record) < width or width > 2
+        if not is_narrow or sum(map(bool, record)) >= max(2, 0.6 * width):
+            if at and _is_header(record, records[at + 1 :]):
+                return at
+            break
+    return next((at for at, record in enumerate(records) if not _is_title(record, width)), 0)
+
+
 def _is_title(record: Record, width: int) -> bool:
-    """Return whether a record stands above the table: it has one value, of several columns."""
-    return sum(map(bool, record)) == 1 and width > 1 and (len(record) == 1 or width > 2)
+    """Return whether a record stands above the table: it has one text, of several columns."""
+    values = [cell for cell in record if cell]
+    is_one = len(values) == 1 and width > 1 and (len(record) == 1 or width > 2)
+    return is_one and _find_shape(values[0]) == "text"
 
 
 def _is_header(first: Record, below: Sequence[Record]) -> bool:

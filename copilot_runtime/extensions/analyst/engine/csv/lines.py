@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from copilot_runtime.extensions.analyst.engine.csv.layout import Layout, open_reader
+from copilot_runtime.base.delimiters import open_reader
+from copilot_runtime.extensions.analyst.engine.csv.layout import Layout
 
 _LINES_OF_A_VALUE = 100
 """A value that has no end after as many lines begins with a stray quotation mark."""
@@ -30,7 +31,9 @@ def rewrite(path: Path, layout: Layout, target: Path) -> list[LeftOut]:
         path.open(encoding="utf-8", newline="") as source,
         target.open("w", encoding="utf-8", newline="") as out,
     ):
-        writer = csv.writer(out, delimiter=layout.delimiter, lineterminator="\n")
+        writer = csv.writer(
+            out, delimiter=layout.delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL
+        )
         waiting: deque[str] = deque()
         number = 0
         while waiting or (waiting := deque(islice(source, 1))):

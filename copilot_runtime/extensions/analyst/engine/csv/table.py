@@ -23,6 +23,15 @@ _MISSING = "\x01"
 
 _MOST_NOTES = 12
 
+_LABELS = 3
+"""Columns of which the first value may be the label of a line."""
+_TOTALS = (
+    *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
+    *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
+    *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
+)
+"""Labels of lines that add up others."""
+
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
@@ -55,7 +64,7 @@ class CsvFiles:
         Raises `duckdb.Error`, `OSError`, and `ValueError` for an empty file.
         """
         self._notes += [file.note for file in self._files if file.note]
-        pairs = [(find_layout(file.path), file.path) for file in self._files]
+        pairs = [(find_layout(file.path, file.delimiter), file.path) for file in self._files]
         parts = [
             self._read(number, layout, [path for _, path in group])
             for number, (layout, group) in enumerate(groupby(pairs, key=lambda pair: pair[0]))
@@ -103,13 +112,28 @@ class CsvFiles:
                     width = int(found[1])
                 elif is_parallel and "parallel=false" in text:
                     is_parallel = False
-                elif not is_rewritten and "CSV Error" in text:
+                elif not is_rewritten and re.search("CSV (Error|Parser)", text):
                     paths = [self._rewrite(path, layout) for path in paths]
                     layout, is_rewritten = replace(layout, escape='"', skipped=0), True
                 else:
                     raise
+        self._drop_headers(part, layout)
         self._note_lines(f"temp.{part}", layout, width)
         return f"temp.{part}"
+
+    def _drop_headers(self, part: str, layout: Layout) -> None:
+        """Leave out lines that repeat the header, as in files that were joined."""
+        if len(layout.unnamed) == len(layout.names):
+            return
+        names = [
+            f"{_column(layout, at)} = {quote_text(name)}"
+            for at, name in enumerate(layout.names)
+            if at not in layout.unnamed
+        ]
+        condition = " AND ".join(names)
+        if count := self._count(part, condition):
+            self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
+            self._notes.append(f"Lines that repeat the header are left out: {count:,}.")
 
     def _rewrite(self, path: Path, layout: Layout) -> Path:
         """Return a copy without the malformed lines and without the header."""
@@ -129,6 +153,12 @@ class CsvFiles:
         if width > named and (long := self._count(part, f"{_column(layout, named)} <> ''")):
             name = _column(layout, named)
             self._notes.append(f"{_lines(long)} more values than the header, from {name} on.")
+        labels = ", ".join(_column(layout, at) for at in range(min(width, _LABELS)))
+        total = f"lower(trim(coalesce({labels}), ' :')) IN {_TOTALS}"
+        if width > 1 and (totals := self._count(part, total)):
+            self._notes.append(
+                f"Lines that begin with a word such as Total: {totals:,}. Leave them out of sums."
+            )
         unnamed = [
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
         ]

@@ -42,9 +42,9 @@ class AnalystSettings(Section):
         tuple[_Source, ...], BeforeValidator(split_words), AfterValidator(_check_urls)
     ] = Field(
         default=(),
-        description="Data sources: files and glob patterns (CSV, Parquet, JSON), a DuckDB file, "
-        "postgresql://..., or traces, the traces of this server, for operators only. name=PATH "
-        "gives a source a name; a mapping of `location` says more.",
+        description="Data sources: files and glob patterns (CSV, XLSX, Parquet, JSON), a DuckDB "
+        "file, postgresql://..., or traces, the traces of this server, for operators only. "
+        "name=PATH gives a source a name; a mapping of `location` says more.",
         repr=False,  # an address may hold a password
     )
     store: str = Field(

@@ -41,8 +41,8 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         "-d",
-        help="Data in place of the setting analyst.data: a CSV, Parquet or DuckDB file, a glob "
-        "such as 'data/*.csv', or a postgresql:// address. May be given several times.",
+        help="Data in place of the setting analyst.data: a CSV, XLSX, Parquet or DuckDB file, a "
+        "glob such as 'data/*.csv', or a postgresql:// address. May be given several times.",
     ),
 ]
 TableOption = Annotated[str, typer.Option("--table", help="Only entries about this table.")]
@@ -63,8 +63,8 @@ def start() -> None:
     copilot-runtime analyst datasets --data sales.csv
     copilot-runtime analyst init
 
-    The analyst reads CSV, Parquet and DuckDB files and PostgreSQL databases, and never writes to
-    them. It needs `pip install 'copilot-runtime[analyst]'`.
+    The analyst reads CSV, XLSX, Parquet and DuckDB files and PostgreSQL databases, and never
+    writes to them. It needs `pip install 'copilot-runtime[analyst]'`.
     """
 
 

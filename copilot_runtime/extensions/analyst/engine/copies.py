@@ -4,9 +4,7 @@ import contextlib
 import logging
 import re
 import shutil
-import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,13 @@ import duckdb
 from copilot_runtime.extensions.analyst.engine.csv.table import CsvFiles, CsvOptions
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
-from copilot_runtime.extensions.analyst.engine.postgres import EMPTY, Export, ExportColumn
+from copilot_runtime.extensions.analyst.engine.postgres import Export
 from copilot_runtime.extensions.analyst.engine.sandbox import Config, EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, list_files
+from copilot_runtime.extensions.analyst.engine.sqlite import export_tables, is_sqlite
 from copilot_runtime.extensions.analyst.engine.store import StoredTable
-from copilot_runtime.extensions.analyst.engine.text_files import decode_file
+from copilot_runtime.extensions.analyst.engine.text_files import TextFile, decode_file
+from copilot_runtime.extensions.analyst.engine.workbooks import DELIMITER, write_tables
 from copilot_runtime.extensions.analyst.results import Column
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Copy:
         }
         self._connection = duckdb.connect(str(part), config=config)
         self.rows = 0
-        """Number of SQLite rows copied so far."""
+        """Number of rows of SQLite or of a workbook copied so far."""
         self._is_stopped = False
 
     def copy_source(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
@@ -62,7 +62,39 @@ class Copy:
                 exports = export_tables(file, source.table, self._part, self._count_rows)
                 return self.copy_exports(exports, choose)
             return self._copy_database(source, choose)
+        if source.kind == "xlsx":
+            return self._copy_workbooks(source, choose)
         return [self._copy_files(source, choose(source.name))]
+
+    def _copy_workbooks(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
+        """Copy each table of the sheets; those of the same name in several files are one."""
+        self._texts.mkdir(exist_ok=True)
+        sheets: dict[str, list[TextFile]] = {}
+        for path in list_files(source):
+            for name, file, notes in write_tables(
+                path, self._texts, source.table, self._count_rows
+            ):
+                text = TextFile(file, " ".join(notes), DELIMITER)
+                sheets.setdefault(name, []).append(text)
+        copies: list[StoredTable] = []
+        left_out: list[str] = []
+        for sheet, files in sheets.items():
+            try:
+                name = choose(source.name if len(sheets) == 1 else sheet)
+                copies.append(self._read_texts(source, name, files))
+            except (duckdb.Error, ValueError) as error:
+                if len(sheets) == 1 or self._is_stopped:
+                    raise
+                logger.error("The sheet %r of %r: %s", sheet, source.location, error)
+                left_out.append(f"The sheet {sheet!r} cannot be read and is left out.")
+        if not copies:
+            raise DatasetRefused(f"The workbook {source.label!r}: {' '.join(left_out)}")
+        return [replace(copies[0], notes=[*left_out, *copies[0].notes]), *copies[1:]]
+
+    def _read_texts(self, source: DataSource, name: str, files: Sequence[TextFile]) -> StoredTable:
+        options = CsvOptions(columns=source.columns, dates=source.dates)
+        notes = CsvFiles(self._connection, files, self._texts, options).create_table(name)
+        return replace(self._read_table(name), notes=notes)
 
     def _copy_files(self, source: DataSource, name: str) -> StoredTable:
         paths = list_files(source)
@@ -70,9 +102,7 @@ class Copy:
             return self._read_files(name, _PARQUET, paths)
         files = [decode_file(self._connection, path, self._texts) for path in paths]
         if source.kind == "csv":
-            options = CsvOptions(columns=source.columns, dates=source.dates)
-            notes = CsvFiles(self._connection, files, self._texts, options).create_table(name)
-            return replace(self._read_table(name), notes=notes)
+            return self._read_texts(source, name, files)
         paths = [file.path for file in files]
         try:
             return self._read_files(name, _JSON, paths)
@@ -93,6 +123,7 @@ class Copy:
         tables = list_tables(self._connection, "source", source.table)
         views = list_views(self._connection, "source")
         copies: list[StoredTable] = []
+        left_out: list[str] = []
         for schema, table in tables:
             name = choose(source.name if source.table else table)
             try:
@@ -104,12 +135,13 @@ class Copy:
                 if (schema, table) not in views or self._is_stopped:
                     raise
                 logger.error("The view %r of %r is left out: %s", table, source.location, error)
+                left_out.append(f"The view {table!r} cannot be read and is left out.")
                 continue
             copies.append(self._read_table(name))
         self._connection.execute("DETACH source")
         if not copies:
             raise DatasetRefused(f"The database {source.label!r} has no tables.")
-        return copies
+        return [replace(copies[0], notes=left_out), *copies[1:]]
 
     def _count_rows(self, rows: int) -> None:
         self.rows += rows
@@ -123,7 +155,7 @@ class Copy:
             name = choose(export.table)
             self._connection.execute(f"CREATE TABLE {quote_name(name)} AS {export.build_select()}")
             export.file.unlink(missing_ok=True)
-            copies.append(self._read_table(name))
+            copies.append(replace(self._read_table(name), notes=export.notes))
         return copies
 
     def _read_table(self, name: str) -> StoredTable:
@@ -223,120 +255,3 @@ _CAUSES = [
         (r"convert|could not cast", "a value is not of the type of its column"),
     )
 ]
-
-
-BATCH = 5_000
-
-_TABLES = """
-SELECT name, type FROM pragma_table_list
-WHERE schema = 'main' AND type IN ('table', 'view', 'virtual')
-  AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
-"""
-"""Without the shadow tables in which an index, such as that of FTS5, keeps its data."""
-
-_COLUMNS_AT_ONCE = 200
-"""A statement of SQLite has at most 2,000 results."""
-
-
-def is_sqlite(file: Path) -> bool:
-    """Return `True` if a file is an SQLite database, or one that cannot be read.
-
-    SQLite itself opens the file: closing it here directly would release the locks of all other
-    users of the file in this process, such as the trace store.
-    """
-    try:
-        with closing(_connect(file)) as connection:
-            connection.execute("PRAGMA schema_version")
-    except sqlite3.DatabaseError as error:
-        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
-    return True
-
-
-def export_tables(
-    file: Path, only: str | None, part: Path, on_rows: Callable[[int], None]
-) -> Iterator[Export]:
-    """Export all tables in one transaction into files beside `part`."""
-    try:
-        with closing(_connect(file)) as connection:
-            connection.text_factory = _decode_text
-            connection.execute("BEGIN")
-            found = [row for row in connection.execute(_TABLES) if only in {None, row[0]}]
-            is_empty = True
-            for number, (name, type) in enumerate(found):
-                target = part.with_name(f"{part.name}-{number}.csv")
-                try:
-                    export = _export_table(connection, name, target, on_rows)
-                except sqlite3.OperationalError as error:
-                    if type == "table" or only is not None:
-                        raise
-                    logger.error("The view %r of %r is left out: %s", name, file.name, error)
-                    continue
-                is_empty = False
-                yield export
-            if is_empty:
-                raise DatasetRefused(f"The database {file.name!r} has no table to copy.")
-    except sqlite3.Error as error:
-        raise DatasetRefused(f"The database {file.name!r} cannot be read: {error}.") from error
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    uri = f"{file.resolve().as_uri()}?mode=ro"
-    return sqlite3.connect(uri, uri=True, isolation_level=None)
-
-
-def _decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _export_table(
-    connection: sqlite3.Connection, table: str, target: Path, on_rows: Callable[[int], None]
-) -> Export:
-    cursor = connection.execute(f"SELECT * FROM {quote_name(table)} LIMIT 0")
-    names = [str(item[0]) for item in cursor.description]
-    columns = _plan_columns(connection, table, names)
-    cursor = connection.execute(f"SELECT * FROM {quote_name(table)}")
-    with target.open("w", encoding="utf-8", newline="") as out:
-        while rows := cursor.fetchmany(BATCH):
-            out.writelines(",".join(map(_format_cell, row)) + "\n" for row in rows)
-            on_rows(len(rows))
-    return Export(table=table, file=target, columns=columns)
-
-
-def _plan_columns(
-    connection: sqlite3.Connection, table: str, names: Sequence[str]
-) -> Sequence[ExportColumn]:
-    """Infer column types from the values: SQLite does not enforce declared types."""
-    types = ("blob", "text", "real", "integer")
-    found: list[bool] = []
-    for start in range(0, len(names), _COLUMNS_AT_ONCE):
-        counts = ", ".join(
-            f"max(typeof({quote_name(name)}) = '{type}')"
-            for name in names[start : start + _COLUMNS_AT_ONCE]
-            for type in types
-        )
-        found += connection.execute(f"SELECT {counts} FROM {quote_name(table)}").fetchone()
-    columns: list[ExportColumn] = []
-    for number, name in enumerate(names):
-        has_blob, has_text, has_real, has_integer = found[4 * number : 4 * number + 4]
-        if has_blob and not (has_text or has_real or has_integer):
-            convert = "unhex({})"
-        elif has_text or has_blob:
-            convert = "{}"
-        elif has_real:
-            convert = "CAST({} AS DOUBLE)"
-        else:
-            convert = "CAST({} AS BIGINT)" if has_integer else "{}"
-        columns.append(ExportColumn(name=name, select=quote_name(name), convert=convert))
-    return columns
-
-
-def _format_cell(cell: Any) -> str:
-    match cell:
-        case None:
-            return EMPTY
-        case str():
-            return '"' + cell.replace('"', '""') + '"'
-        case bytes():
-            return f'"{cell.hex()}"'
-        case _:
-            return repr(cell)

@@ -30,11 +30,13 @@ class ExportColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """An exported table of PostgreSQL."""
+    """An exported table of PostgreSQL or SQLite."""
 
     table: str
     file: Path
     columns: Sequence[ExportColumn]
+    notes: Sequence[str] = ()
+    """Sentences about what is not certain."""
 
     def build_select(self) -> str:
         """Return DuckDB SQL that reads the file, with the types of the table."""

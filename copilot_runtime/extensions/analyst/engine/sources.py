@@ -13,13 +13,15 @@ from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.extensions.analyst.engine.csv.columns import DateOrder
 from copilot_runtime.extensions.analyst.engine.datasets import make_table_name
 
-SourceKind = Literal["csv", "parquet", "json", "duckdb", "sqlite", "postgres"]
+SourceKind = Literal["csv", "xlsx", "parquet", "json", "duckdb", "sqlite", "postgres"]
 SourceMode = Literal["copy", "attach"]
 
 SUFFIXES: Mapping[str, SourceKind] = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
     ".parquet": "parquet",
     ".json": "json",
     ".jsonl": "json",
@@ -34,14 +36,17 @@ SUFFIXES: Mapping[str, SourceKind] = {
 read as such."""
 
 _COMPRESSION = (".gz", ".zst")
-_READING = 2
+_READING = 3
 """Changes when files are read in another way, so that they are copied anew."""
 
-_OF_CSV = ("columns", "dates")
+_OLD_WORKBOOKS = (".xls", ".xlsb", ".ods", ".numbers")
+_WITH_TEXTS = ("csv", "xlsx")
+"""The kinds of sources whose types are found, and can be set."""
+_OF_TEXTS = ("columns", "dates")
 _DATES: Mapping[str, DateOrder] = {"day-first": "day-first", "month-first": "month-first"}
 _TYPE = re.compile(r"[A-Z]+(?: [A-Z]+)*(?:\([0-9]+(?:, ?[0-9]+)?\))?")
 _HINT = (
-    "Sources are files (.csv, .parquet, .json, .duckdb, .sqlite), globs of files, and "
+    "Sources are files (.csv, .xlsx, .parquet, .json, .duckdb, .sqlite), globs of files, and "
     "postgresql:// URLs."
 )
 
@@ -60,13 +65,14 @@ class DataSource:
     mode: SourceMode = "copy"
     """`attach` reads a DuckDB file in place; no process may write to it meanwhile."""
     table: str | None = None
-    """The only table of a database to use, or `None` for all. `schema.table` names the schema."""
+    """The only table of a database, or sheet of a workbook, to use; `None` for all. `schema.table`
+    names the schema."""
     for_operators: bool = False
     """`True` if only operators may query it."""
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Column of a CSV file → its type in DuckDB, such as `VARCHAR`; of others it is found."""
+    """Column of a CSV file or sheet → its type in DuckDB, such as `VARCHAR`; others are found."""
     dates: DateOrder | None = None
-    """The order of day and month in a CSV file, where its values do not show it."""
+    """The order of day and month in its texts, where its values do not show it."""
 
     @property
     def label(self) -> str:
@@ -119,6 +125,11 @@ def find_kind(location: str) -> SourceKind:
     for ending in _COMPRESSION:
         name = name.removesuffix(ending)
     suffix = Path(name).suffix
+    if suffix in _OLD_WORKBOOKS:
+        raise ConfigurationFailed(
+            f"The data source {Path(location).name!r} is a workbook that the analyst cannot read.",
+            hint="Save it as .xlsx, or each of its sheets as .csv.",
+        )
     if suffix not in SUFFIXES:
         raise ConfigurationFailed(
             f"The data source {Path(location).name!r} is of no known format.", hint=_HINT
@@ -135,7 +146,7 @@ def _read_mapping(value: object) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigurationFailed("A data source is neither a text nor a mapping.", hint=_HINT)
     mapping = cast("Mapping[object, object]", value)
-    names = ("name", "location", "description", "mode", "table", "for_operators", *_OF_CSV)
+    names = ("name", "location", "description", "mode", "table", "for_operators", *_OF_TEXTS)
     for key, item in mapping.items():
         if key not in names:
             raise UnknownName("setting of a data source", str(key), names)
@@ -149,9 +160,9 @@ def _read_mapping(value: object) -> Mapping[str, str]:
 def _read_types(value: str | Mapping[str, Any], kind: SourceKind) -> Mapping[str, str]:
     """Return the types of columns that a mapping names."""
     columns: object = {} if isinstance(value, str) else value.get("columns") or {}
-    if not isinstance(columns, Mapping) or (columns and kind != "csv"):
+    if not isinstance(columns, Mapping) or (columns and kind not in _WITH_TEXTS):
         raise ConfigurationFailed(
-            "The columns of a data source are not those of a CSV file.",
+            "The columns of a data source are not those of a CSV file or a workbook.",
             hint="They look like `columns: {postcode: VARCHAR, amount: DOUBLE}`.",
         )
     types = {
@@ -169,8 +180,8 @@ def _read_types(value: str | Mapping[str, Any], kind: SourceKind) -> Mapping[str
 def _read_order(text: str | None, kind: SourceKind) -> DateOrder | None:
     if text is None:
         return None
-    if text not in _DATES or kind != "csv":
-        raise UnknownName("order of the dates of a CSV file", text, _DATES)
+    if text not in _DATES or kind not in _WITH_TEXTS:
+        raise UnknownName("order of the dates of a CSV file or a workbook", text, _DATES)
     return _DATES[text]
 
 

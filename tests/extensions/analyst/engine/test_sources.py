@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,23 @@ async def test_a_database_of_sqlite_loses_only_what_cannot_be_read(
             f"CREATE TABLE wide({wide}); INSERT INTO wide(c0, c1998) VALUES (1, 2.5);"
             "CREATE VIEW broken AS SELECT * FROM gone;"
             "CREATE VIRTUAL TABLE notes USING fts5(text); INSERT INTO notes VALUES ('hello');"
+            "CREATE TABLE days(d DATE, t DATETIME, none DATE, n INTEGER);"
+            "INSERT INTO days VALUES ('2026-01-05', '2026-01-05T08:30:00Z', '2026-02-31', 1),"
+            "('2026-01-06', '2026-01-06', NULL, 'two');"
         )
         connection.commit()
     engine = Engine(options, [parse_source(str(tmp_path / "shop.sqlite"))])
     await engine.open()
     async with aclosing(engine):
-        assert sorted(engine.datasets) == ["notes", "wide"]
+        assert sorted(engine.datasets) == ["days", "notes", "wide"]
+        assert engine.datasets["days"].description == (
+            "The view 'broken' cannot be read and is left out. 'none' is a text: not all of its "
+            "values are a DATE. 'n' is a text: it has numbers and other values."
+        )
+        assert await read(engine, "SELECT d, t, none, n FROM days") == [
+            (date(2026, 1, 5), datetime(2026, 1, 5, 8, 30), "2026-02-31", "1"),
+            (date(2026, 1, 6), datetime(2026, 1, 6), None, "two"),
+        ]
         assert await read(engine, "SELECT c0, c1998 FROM wide") == [(1, 2.5)]
 
 

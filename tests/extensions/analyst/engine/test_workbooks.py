@@ -1,0 +1,225 @@
+"""The sheets of a workbook are tables, and what is not certain about them is said."""
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from openpyxl.utils.datetime import CALENDAR_MAC_1904
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sources import parse_source
+from tests.in_one_test import in_one_test
+
+pytestmark = pytest.mark.anyio
+
+Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]], str]]
+
+
+async def read(options: EngineOptions, location: Path, **told: Any) -> Tables:
+    """Return names of columns, rows and description of each table of a workbook."""
+    engine = Engine(options, [parse_source({"location": str(location), **told})])
+    await engine.open()
+    async with aclosing(engine):
+        return {
+            name: (
+                [column.name for column in dataset.columns],
+                [*(await engine.run(f'FROM "{name}"', limit=100)).rows],
+                dataset.description,
+            )
+            for name, dataset in engine.datasets.items()
+        }
+
+
+def make_workbook(*sheets: Sequence[Sequence[Any]], change: Callable[[Any], object] = id) -> bytes:
+    """Return a workbook with the rows of each sheet, changed before it is saved."""
+    book: Any = openpyxl.Workbook()
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet() if number else book.active
+        for row, values in enumerate(rows, 1):
+            for column, value in enumerate(values, 1):
+                cell = sheet.cell(row, column, value)
+                if value == "#N/A":
+                    cell.data_type = "e"
+    change(book)
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def merge(*ranges: str) -> Callable[[Any], object]:
+    return lambda book: [book.active.merge_cells(it) for it in ranges]
+
+
+def hide(book: Any) -> None:
+    book.active.row_dimensions[2].hidden = True
+    book.active.column_dimensions["B"].hidden = True
+    book.create_sheet("old").sheet_state = "hidden"
+
+
+def count_from_1904(book: Any) -> None:
+    book.epoch = CALENDAR_MAC_1904
+
+
+_DAY = datetime(2024, 1, 5)
+_NO_HEADER = "The file has no header: its columns have numbers."
+_MERGED = "Texts of merged cells stand in each row that they span, numbers in the first one."
+
+BOOKS: Mapping[str, tuple[bytes, Tables]] = {
+    "values": (
+        make_workbook([["a", "b", "c", "d"], [1, date(2024, 1, 5), time(8, 30), True]]),
+        {"t": (["a", "b", "c", "d"], [(1, date(2024, 1, 5), time(8, 30), True)], "")},
+    ),
+    "1904": (
+        make_workbook([["a"], [_DAY], [_DAY.replace(hour=12)]], change=count_from_1904),
+        {"t": (["a"], [(_DAY,), (_DAY.replace(hour=12),)], "")},
+    ),
+    "title, remark, error, formula": (
+        make_workbook(
+            [
+                *(["Sales"], [], ["x", "n", "m"], ["a", 1, "#N/A"], ["b", "=A1", 2]),
+                *([], ["Source: till"]),
+            ]
+        ),
+        {
+            "t": (
+                ["x", "n", "m"],
+                [("a", 1, None), ("b", None, 2)],
+                "Rows with one text alone, such as titles and remarks, are left out: 2. "
+                "Cells with an error, such as #N/A, are empty: 1, the first is C4. "
+                "Formulas without a stored value are empty: 1, the first is B5. "
+                "Save the file in a program that calculates them.",
+            )
+        },
+    ),
+    "merged names": (
+        make_workbook(
+            [["x", "Q1", None, "Q2"], [None, "n", "m", "n"], ["a", 1, 2, 3]],
+            change=merge("A1:A2", "B1:C1"),
+        ),
+        {
+            "t": (
+                ["x", "Q1 n", "Q1 m", "Q2 n"],
+                [("a", 1, 2, 3)],
+                f"{_MERGED} Two rows of names are joined.",
+            )
+        },
+    ),
+    "merged labels": (
+        make_workbook(
+            [["x", "y", "n"], ["a", "k", 1], [None, "l", None], ["b", "m", 3]],
+            change=merge("A2:A3", "C2:C3"),
+        ),
+        {"t": (["x", "y", "n"], [("a", "k", 1), ("a", "l", None), ("b", "m", 3)], _MERGED)},
+    ),
+    "three tables": (
+        make_workbook(
+            [
+                *(["x", "n", None, "y", "n"], ["a", 1, None, "c", 2], [None, None, None, "d", 3]),
+                *([], ["day", "z"], [date(2024, 1, 5), 4]),
+            ]
+        ),
+        {
+            "sheet_2": (["x", "n"], [("a", 1)], "The sheet has 3 tables."),
+            "sheet": (["y", "n"], [("c", 2), ("d", 3)], ""),
+            "sheet_3": (["day", "z"], [(date(2024, 1, 5), 4)], ""),
+        },
+    ),
+    "hidden": (
+        make_workbook([["x", "y"], ["a", 1], ["b", 2]], change=hide),
+        {
+            "t": (
+                ["x", "y"],
+                [("a", 1), ("b", 2)],
+                "The hidden sheet 'old' is left out. Hidden rows are read, too: 1. "
+                "Hidden columns are read, too: 1.",
+            )
+        },
+    ),
+    "an empty sheet": (
+        make_workbook([["x"], [1]], [], [["y"], [2]]),
+        {
+            "sheet": (["x"], [(1,)], "The sheet 'Sheet1' is empty."),
+            "sheet2": (["y"], [(2,)], ""),
+        },
+    ),
+    "far cells": (
+        make_workbook([[1]], change=lambda book: book.active.cell(1_048_576, 16_384, 2)),
+        {
+            "sheet": (["column0"], [(1,)], f"The sheet has 2 tables. {_NO_HEADER}"),
+            "sheet_2": (["column0"], [(2,)], _NO_HEADER),
+        },
+    ),
+}
+
+
+@in_one_test("book", BOOKS)
+async def test_a_sheet_is_a_table_and_its_doubts_are_in_the_description(
+    tmp_path: Path, options: EngineOptions, book: str
+) -> None:
+    data, expected = BOOKS[book]
+    (tmp_path / "t.xlsx").write_bytes(data)
+    assert await read(options, tmp_path / "t.xlsx") == expected
+
+
+async def test_sheets_of_the_same_name_in_several_files_are_one_table(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.xlsx").write_bytes(make_workbook([["n"], [number]]))
+    tables = await read(options, tmp_path / "*.xlsx", name="days")
+    assert tables == {"days": (["n"], [(0,), (1,)], "")}
+
+
+async def test_the_operator_chooses_a_sheet_and_its_types(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "t.xlsx").write_bytes(make_workbook([["n"]], [["code"], [7]]))
+    told = {"table": "Sheet1", "columns": {"code": "varchar"}}
+    assert await read(options, tmp_path / "t.xlsx", **told) == {"t": (["code"], [("7",)], "")}
+
+
+async def test_a_damaged_sheet_is_left_out_alone(tmp_path: Path, options: EngineOptions) -> None:
+    whole = zipfile.ZipFile(io.BytesIO(make_workbook([["n"], [1]], [["m"], [2]])))
+    with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as archive:
+        for name in whole.namelist():
+            data = whole.read(name)
+            archive.writestr(name, data[: len(data) // 2] if "sheet2" in name else data)
+    expected = (["n"], [(1,)], "The sheet 'Sheet1' is damaged and left out.")
+    assert await read(options, tmp_path / "t.xlsx") == {"t": expected}
+
+
+OTHERS = {
+    "no workbook": (b"<table></table>", "damaged, or no workbook"),
+    "cut off": (make_workbook([["n"]])[:2_000], "damaged, or no workbook"),
+    "old": (b"\xd0\xcf\x11\xe0", "of an old format: save it as .xlsx"),
+    "encrypted": (
+        b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le"),
+        "encrypted: save it without a password",
+    ),
+}
+
+
+@in_one_test("file", OTHERS)
+async def test_a_file_that_is_no_workbook_is_refused_with_the_way_out(
+    tmp_path: Path, options: EngineOptions, file: str
+) -> None:
+    data, reason = OTHERS[file]
+    (tmp_path / "t.xlsx").write_bytes(data)
+    with pytest.raises(DatasetRefused, match=reason):
+        await read(options, tmp_path / "t.xlsx")
+
+
+@in_one_test("name", ["t.xls", "t.xlsb", "t.ods", "t.numbers"])
+def test_a_workbook_of_another_program_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        parse_source(name)
+    assert caught.value.hint == "Save it as .xlsx, or each of its sheets as .csv."

@@ -112,6 +112,10 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [(1, 2), (3, 4)],
         "Lines that repeat the header are left out: 1.",
     ),
+    "a;b\n1,234;5,678.5\n": (
+        [(1234, 5678.5)],
+        "'a' has commas, which are read as those of thousands.",
+    ),
     "a,b\nx,2\nTotal:,2\n": (
         [("x", 2), ("Total:", 2)],
         "Lines that begin with a word such as Total: 1. Leave them out of sums.",

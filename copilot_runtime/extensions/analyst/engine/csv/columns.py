@@ -273,11 +273,9 @@ def _choose_separator(types: list[_Type], is_comma: bool | None) -> str:
     types[:] = [one for one in types if one not in other]
     if is_comma is None:
         return "has points, which are read as those of fractions, not of thousands"
-    if not is_comma:
-        return ""
     if has_points:
-        return "has points, which are read as those of thousands"
-    return "has commas, which are read as those of fractions"
+        return "has points, which are read as those of thousands" if is_comma else ""
+    return f"has commas, which are read as those of {'fractions' if is_comma else 'thousands'}"
 
 
 def _find_order(columns: Mapping[str, Sequence[_Type]]) -> DateOrder | None:

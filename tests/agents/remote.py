@@ -93,6 +93,9 @@ class Reply:
         for block in self.blocks:
             yield block
 
+    def check_silence(self, since: float | None) -> float:
+        return 0.0
+
     async def text(self, limit: int = 0) -> bytes:
         return b"".join(self.blocks)
 

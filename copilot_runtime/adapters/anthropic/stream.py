@@ -16,7 +16,7 @@ from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.errors import Refused
-from copilot_runtime.base.jsonvalue import add_counts, as_count, get_object
+from copilot_runtime.base.jsonvalue import add_counts, as_count, get_object, get_text
 
 _CALL = frozenset({"id", "input", "name", "type"})
 _THOUGHT = frozenset({"thinking", "type"})
@@ -74,7 +74,7 @@ class MessageReader(JSONReader):
             self._thought["signature"] = (self._thought.get("signature") or "") + signature
 
     def _begin(self, message: dict[str, Any]) -> None:
-        self._model = message.get("model") or self._model
+        self._model = get_text(message, "model") or self._model
         self._count(message.get("usage"))
         self._assembly.begin(message.get("id") or "")
 

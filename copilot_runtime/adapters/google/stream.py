@@ -15,7 +15,7 @@ from copilot_runtime.adapters.stop_reasons import map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count
+from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count, get_text
 
 _FAILED = {
     *("MISSING_THOUGHT_SIGNATURE", "OTHER"),
@@ -63,8 +63,7 @@ class GenerationReader(JSONReader):
             self._assembly.begin(chunk.get("responseId") or "")
         if usage := chunk.get("usageMetadata"):
             self._usage = {**self._usage, **usage}
-        if model := chunk.get("modelVersion"):
-            self._model = model
+        self._model = get_text(chunk, "modelVersion") or self._model
         candidates = chunk.get("candidates")
         if candidates:
             candidate = candidates[0]

@@ -15,7 +15,7 @@ from copilot_runtime.adapters.stop_reasons import read_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.jsontext import dumps, mark_halves
-from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object, drop_none
+from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object, drop_none, get_text
 
 _TEXTS = ("output", "answer", "content", "text", "result", "response")
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
@@ -157,7 +157,7 @@ class ChunkReader(JSONReader):
                 self._usage[name] = self._usage.get(name, 0) + count
 
     def _finish(self, metadata: JsonObject) -> None:
-        self._model = metadata.get("model_name") or metadata.get("model") or self._model
+        self._model = get_text(metadata, "model_name") or get_text(metadata, "model") or self._model
         if (reason := read_stop_reason(metadata)) is not None:
             self._stop = reason
             self.failure = find_malformed_answer(self._service, reason) or self.failure

@@ -39,7 +39,7 @@ from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.jsonvalue import JsonObject, get_text
 from copilot_runtime.http.sse import SSEDecoder
 
 NAME = "OpenAI Assistants"
@@ -280,7 +280,7 @@ class AssistantRunReader(JSONReader):
         self.finished = True
         self.position = ThreadPosition(run["thread_id"], run["id"], waiting)
         self._usage = build_usage(
-            run.get("model") or "", "openai_assistants", run.get("usage"), self._stop
+            get_text(run, "model"), "openai_assistants", run.get("usage"), self._stop
         )
 
     def _list_waiting(self, run: dict[str, Any]) -> list[str]:

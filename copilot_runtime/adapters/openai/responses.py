@@ -50,7 +50,7 @@ from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.messages import ImageMessage, TextMessage
 from copilot_runtime.api.run_input import Parameters
-from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.jsonvalue import JsonObject, get_text
 from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span
 
@@ -332,7 +332,7 @@ class ResponseEventReader(JSONReader):
         self._stop = "refusal" if self._refused else reason
         self._end_answer()
         self._usage = build_usage(
-            response.get("model") or self._service.model,
+            get_text(response, "model") or self._service.model,
             self._provider,
             response.get("usage"),
             self._stop,

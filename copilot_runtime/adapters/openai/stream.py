@@ -18,7 +18,7 @@ from copilot_runtime.adapters.provider_errors import find_error
 from copilot_runtime.adapters.stop_reasons import STOP_REASONS, map_stop_reason
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
-from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object, get_text
 from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span
 
@@ -83,7 +83,7 @@ class CompletionReader(JSONReader):
         if not self._begun:
             self._begun, self._response = True, data
             self._assembly.begin(data.get("id") or "")
-            self._model = data.get("model") or self._model
+            self._model = get_text(data, "model") or self._model
         for choice in choices:
             if choice.get("index"):  # of further answers, none is read
                 continue
@@ -221,7 +221,7 @@ class CompletionReader(JSONReader):
             raise read_stream_error(self._service, {"message": error})
         if usage := chunk.get("usage") or groq.get("usage"):
             self._usage = usage  # some count in every chunk, and the last one counts all
-            self._model = chunk.get("model") or self._model
+            self._model = get_text(chunk, "model") or self._model
 
 
 def _added_call_fields(call: JsonObject, function: JsonObject) -> JsonObject:

@@ -227,7 +227,7 @@ https://reference.langchain.com/python/langgraph/constants/TAG_NOSTREAM
 
 def _is_internal(metadata: Mapping[str, Any], tags: Any) -> bool:
     """Return whether a model speaks to no person, such as for a summary of LangChain's."""
-    return "lc_source" in metadata or bool(tags and any(tag in tags for tag in _NOSTREAM))
+    return "lc_source" in metadata or any(tag in _NOSTREAM for tag in as_list(tags))
 
 
 def _matches(name: str, filter: Any) -> bool:

@@ -58,6 +58,14 @@ def runtime() -> CopilotRuntime:
     return CopilotRuntime(Model(), agents={"helper": Helper()}, actions=[look], settings=settings)
 
 
+@pytest.fixture(autouse=True)
+async def warm(anyio_backend: str) -> None:
+    """Build the schema of GraphQL, which a process does once."""
+    del anyio_backend
+    async with client_of(runtime()) as client:
+        await ask(client.app, HttpInput("POST", "", b'{"query": "{ hello }"}', HEADERS))
+
+
 @contextmanager
 def watching(kind: str, record: pytest.FixtureRequest) -> Generator[Watch]:
     with Watch(kind) as watch:

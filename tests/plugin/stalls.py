@@ -56,11 +56,6 @@ class LoopWatch:
         machinery._find_and_load = self._import
         gc.callbacks.append(self._collect)
 
-    @property
-    def paused(self) -> float:
-        """The CPU of this thread that did not count so far, in seconds."""
-        return self._pause.seconds
-
     def reset(self) -> None:
         self.seconds, self.callback = 0.0, ""
 

@@ -148,7 +148,10 @@ class Mutator:
 
     def dumps(self, value: Any) -> bytes:
         """Write JSON, sometimes with characters as they are, halves of them too."""
-        text = json.dumps(value, ensure_ascii=self.chance(0.7))
+        try:
+            text = json.dumps(value, ensure_ascii=self.chance(0.7))
+        except RecursionError:  # several changes have nested it
+            return b"[" * MORE[-1]
         return text.encode(errors="surrogatepass")
 
     def _change(self, value: Any, others: Sequence[Any]) -> Any:

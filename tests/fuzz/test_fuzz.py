@@ -19,7 +19,10 @@ from tests.fuzz.watch import Watch
 from tests.wire.client import client_of
 from tests.wire_agui.http import run_input
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.stalls(reason="The test makes inputs of megabytes; it measures each by itself."),
+]
 
 HEADERS = [(b"content-type", b"application/json")]
 AT_ONCE = 500

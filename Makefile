@@ -13,7 +13,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test test-quick test-all suite check style types packages format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst bench-scale bench-simulation clean
+.PHONY: help setup system run test test-quick test-all suite check style types packages attack format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst bench-scale bench-simulation clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -103,6 +103,22 @@ types: setup
 
 packages: setup  ## Install the npm packages of the tests, and build the pages of the examples
 	$(BIN)/python -m tests.prepare
+
+# as many deaths as SIZE, 25 times as many inputs, and all tests of limits, secrets and rights
+SIZE ?= 600
+KILL = $(BIN)/python -m tests.extensions.cluster.kills --count
+attack: setup system  ## Attack it, as SECURITY.md says (SIZE=12000 takes half a day)
+	$(KILL) $$(($(SIZE) * 7 / 12))
+	$(KILL) $$(($(SIZE) / 5)) --store postgres --carrier redis
+	$(KILL) $$(($(SIZE) / 5)) --store postgres --carrier postgres
+	$(KILL) $$(($(SIZE) / 300)) --outage partition --carrier postgres
+	$(BIN)/python -m tests.fuzz.analyst_sql --count $$(($(SIZE) * 3))
+	$(BIN)/python -m tests.extensions.access.matrix --full
+	FUZZ=$$(($(SIZE) * 22)) KILLS=$$((20 + $(SIZE) / 60)) $(PYTEST) -rP tests/fuzz/test_[fg]*.py tests/test_stalls.py \
+		tests/extensions/test_budgets.py tests/extensions/guardrails tests/extensions/knowledge/policies \
+		tests/extensions/operations/test_secrets.py tests/extensions/planner/test_takeover.py \
+		tests/extensions/analyst/sql tests/extensions/analyst/engine/test_sandbox.py tests/extensions/analyst/http/test_two_users.py \
+		$(wildcard tests/extensions/*/test_*hostile.py tests/extensions/*/*/test_*hostile*.py)
 
 format: setup  ## Format the code and repair what can be repaired
 	$(BIN)/ruff format .

@@ -27,6 +27,9 @@ pytestmark = [
 HEADERS = [(b"content-type", b"application/json")]
 AT_ONCE = 500
 """Inputs that one runtime gets: its threads are in memory."""
+PART = 10_000
+"""Inputs of all kinds that one test of each kind tries."""
+in_parts = pytest.mark.parametrize("part", range(-(-INPUTS // PART)))
 
 
 class Model:
@@ -76,16 +79,17 @@ def watching(kind: str, record: pytest.FixtureRequest) -> Generator[Watch]:
     record.node.add_report_section("call", "slowest", watch.report())  # for `pytest -rP`
 
 
-def batches(share: float) -> Iterator[range]:
-    """Yield the numbers of a share of the inputs, in batches."""
-    count = int(INPUTS * share)
-    for start in range(0, count, AT_ONCE):
-        yield range(start, min(count, start + AT_ONCE))
+def batches(share: float, part: int) -> Iterator[range]:
+    """Yield the numbers of a share of a part of the inputs, in batches."""
+    end = int(share * min(INPUTS, (part + 1) * PART))
+    for start in range(int(share * part * PART), end, AT_ONCE):
+        yield range(start, min(end, start + AT_ONCE))
 
 
-async def test_no_request_raises_or_takes_long(request: pytest.FixtureRequest) -> None:
+@in_parts
+async def test_no_request_raises_or_takes_long(part: int, request: pytest.FixtureRequest) -> None:
     with watching("request", request) as watch:
-        for numbers in batches(0.4):
+        for numbers in batches(0.4, part):
             async with client_of(runtime()) as client:
                 for number in numbers:
                     made = make_request(f"{SEED} request {number}")
@@ -94,11 +98,13 @@ async def test_no_request_raises_or_takes_long(request: pytest.FixtureRequest) -
 
 # of a client that leaves in the middle, graphql-core drops coroutines that have not begun
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@in_parts
 async def test_nothing_said_over_a_websocket_raises_or_takes_long(
+    part: int,
     request: pytest.FixtureRequest,
 ) -> None:
     with watching("socket", request) as watch:
-        for numbers in batches(0.2):
+        for numbers in batches(0.2, part):
             async with client_of(runtime()) as client:
                 for number in numbers:
                     mutator, frames = make_frames(f"{SEED} socket {number}")
@@ -121,12 +127,13 @@ async def replies(
     yield replies
 
 
+@in_parts
 @pytest.mark.parametrize("name", NAMES)
 async def test_nothing_that_a_model_or_an_agent_sends_raises_or_takes_long(
-    name: str, replies: list[Reply], request: pytest.FixtureRequest
+    name: str, part: int, replies: list[Reply], request: pytest.FixtureRequest
 ) -> None:
     with watching(name, request) as watch:
-        for numbers in batches(0.4 / len(NAMES)):
+        for numbers in batches(0.4 / len(NAMES), part):
             upstream = Upstream(name)
             async with client_of(upstream.runtime) as client:
                 for number in numbers:

@@ -1,8 +1,8 @@
 """Kills processes that carry out plans, at random moments: `python -m … FOLDER KILLS SEED LOG`.
 
-A child is forked for each life. It goes on with the plans of those before it, and begins one if
-there is none. Its tools write one byte-exact line for each effect. A person, who can read those
-lines, answers what the engine asks.
+A child is forked for each life, which ends after some effects. It goes on with the plans of those
+before it, and begins one if there is none. Its tools write one byte-exact line for each effect. A
+person, who can read those lines, answers what the engine asks.
 """
 
 import asyncio
@@ -36,25 +36,34 @@ def main(folder: Path, kills: int, seed: int, address: str) -> None:
     deaths = 0
     while True:
         is_last = deaths >= kills
+        work, works = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                asyncio.run(live(folder, build_log(address), only_finish=is_last))
+                asyncio.run(live(folder, build_log(address), works, only_finish=is_last))
             except BaseException:
                 traceback.print_exc()
             os._exit(0)
+        os.close(works)
         if not is_last:
-            time.sleep(chance.uniform(0.02, 0.3))
+            effects = chance.randint(0, 40)
+            while effects and os.read(work, 1):
+                effects -= 1
+            time.sleep(chance.uniform(0, 0.005))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        os.close(work)
         deaths += os.WIFSIGNALED(status)
         if is_last:
             break
     sys.stdout.write(f"{deaths}\n")
 
 
-async def live(folder: Path, log: PlanLog, *, only_finish: bool) -> None:
-    """Go on with all plans; then begin new ones, unless this is the last life."""
+async def live(folder: Path, log: PlanLog, works: int, *, only_finish: bool) -> None:
+    """Go on with all plans; then begin new ones, unless this is the last life.
+
+    `works` is a file that gets a byte with each effect.
+    """
     effects = folder / "effects"
 
     async def work(state: TaskState, context: TaskContext) -> str:
@@ -64,6 +73,7 @@ async def live(folder: Path, log: PlanLog, *, only_finish: bool) -> None:
             async def run(line: str = line) -> str:
                 await asyncio.sleep(0.001)
                 write_line(effects, line)
+                os.write(works, b".")
                 await asyncio.sleep(0.001)
                 return "done"
 

@@ -268,7 +268,7 @@ async def test_no_effect_is_lost_or_had_twice(tmp_path: Path, address: str) -> N
     log = build_log(address)
     plans = await log.list_plans(PlanQuery(limit=10_000))
     assert all(plan.is_over for plan in plans)
-    assert len(effects) == len(plans) * TASKS * len(CALLS)
+    assert len(effects) == len(plans) * TASKS * len(CALLS) > 0
     await log.aclose()
 
 

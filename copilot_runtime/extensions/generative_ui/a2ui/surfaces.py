@@ -30,6 +30,9 @@ _TOKENS = 20
 _ITEMS = 64
 """A long list is redrawn once it has grown by 1/64 of its length."""
 
+_SPARSE = 20_000
+"""A list of n items is redrawn once n² / 20,000 were added, as each update contains all of them."""
+
 _PATHS = (("*",), ("data", "*", "*"))
 """JSON paths that are read from the arguments: all keys, and the items of each list of the data."""
 
@@ -243,7 +246,7 @@ class Render:
         name = self._repeated_key()
         count = self._counts.get(name, 0)
         # every update contains the whole list, so a long list is not updated for each item
-        if count - self._shown_items < max(1, count // _ITEMS):
+        if count - self._shown_items < max(1, count // _ITEMS, count**2 // _SPARSE):
             return None
         self._shown_items = count
         return {name: self._items[name][:count]}

@@ -111,7 +111,7 @@ attack: setup system  ## Attack it, as SECURITY.md says (SIZE=12000 takes half a
 	$(KILL) $$(($(SIZE) * 7 / 12))
 	$(KILL) $$(($(SIZE) / 5)) --store postgres --carrier redis
 	$(KILL) $$(($(SIZE) / 5)) --store postgres --carrier postgres
-	$(KILL) $$(($(SIZE) / 300)) --outage partition --carrier postgres
+	$(KILL) $$(($(SIZE) / 300 + 1)) --outage partition --carrier postgres
 	$(BIN)/python -m tests.fuzz.analyst_sql --count $$(($(SIZE) * 3))
 	$(BIN)/python -m tests.extensions.access.matrix --full
 	FUZZ=$$(($(SIZE) * 22)) KILLS=$$((20 + $(SIZE) / 60)) $(PYTEST) -rP tests/fuzz/test_[fg]*.py tests/test_stalls.py \

@@ -56,7 +56,7 @@ _NEEDED = ("TOOL_CALL_", "RUN_", "STATE_DELTA")
 """Beginnings of the types without which a run cannot go on: of calls, its own start and end, and
 changes of the state, to which the next ones are relative."""
 
-_MOST_MESSAGES = 20_000
+_SNAPSHOT_MESSAGES = 20_000
 """Maximum number of messages in a snapshot; more would stop the event loop."""
 
 _TEXTS = frozenset({"TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK"})
@@ -301,8 +301,8 @@ class EventDecoder:
     def _set_messages(self, event: JsonObject, kind: str) -> None:
         """Decode a snapshot of the conversation, without the messages that cannot be read."""
         items, where = require_list(event.get("messages"), f"{kind}.messages"), f"{kind}.messages"
-        if len(items) > _MOST_MESSAGES:
-            raise Misuse(f"{where} has {len(items)} messages; {_MOST_MESSAGES} are allowed.")
+        if len(items) > _SNAPSHOT_MESSAGES:
+            raise Misuse(f"{where} has {len(items)} messages; {_SNAPSHOT_MESSAGES} are allowed.")
         messages: list[Message] = []
         names: dict[str, str] = {}
         reasons: list[str] = []

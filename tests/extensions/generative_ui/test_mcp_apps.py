@@ -248,9 +248,8 @@ WAYS = [{"json_response": False}, {"json_response": True}, {"sse": True}]
 LINE = '<p>Grüße, „Ann“: "1,2,3"</p>\n'
 
 
-@pytest.mark.stalls(reason="The package mcp parses 16 MB at once.")
 @pytest.mark.parametrize("how", WAYS, ids=["sse", "json", "older sse"])
-@in_one_test("size", [5_000_000, 16_000_000])
+@in_one_test("size", [5_000_000, 10_000_000])
 async def test_a_page_is_as_large_as_the_operator_allows(
     size: int, how: Mapping[str, bool]
 ) -> None:
@@ -264,18 +263,20 @@ async def test_a_page_is_as_large_as_the_operator_allows(
 
 
 @pytest.mark.parametrize("how", WAYS, ids=["sse", "json", "older sse"])
-@in_one_test("size", [5_000_000, 16_000_000])
+@in_one_test("size", [2_000_000, 5_000_000])
 async def test_a_page_that_is_too_large_is_refused_with_the_name_of_the_setting(
     size: int, how: Mapping[str, bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve(**how) as weather:
         weather.page = LINE * (size // len(LINE.encode()))
-        async with browsing(agents={"it": Caller()}, mcp_apps=weather.apps()) as browser:
+        apps = weather.apps(max_result_bytes=1_000_000)
+        async with browsing(agents={"it": Caller()}, mcp_apps=apps) as browser:
             answer = await ask_server(browser, read_resource(CARD))
             assert "content" in await ask_server(browser, call_tool("refresh"))
 
-    assert answer == {"error": TOO_LARGE}
-    assert "4000000 bytes that mcp_apps.max_result_bytes allows" in caplog.text
+    limit = "It is larger than the 1000000 bytes that mcp_apps.max_result_bytes allows."
+    assert answer == {"error": f"The answer of the MCP server is too large. {limit}"}
+    assert limit in caplog.text
 
 
 async def test_a_flood_of_requests_is_cut_off(weather: Weather) -> None:

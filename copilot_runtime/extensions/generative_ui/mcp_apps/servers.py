@@ -5,7 +5,7 @@ import hmac
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from copilot_runtime.api.run_input import RunInput
@@ -50,9 +50,6 @@ _ENVELOPE = 16
 
 _ESCAPING_FACTOR = 3
 """Maximum size of a text in JSON, whose characters may be escaped, relative to that in UTF-8."""
-
-_MAX_VALUES = 250_000
-"""Maximum number of values in a result: more take server and frontend too long to process."""
 
 logger = logging.getLogger(__name__)
 
@@ -174,14 +171,14 @@ class AppServers:
             result = await connection.ask(
                 lambda session: session.call(name, values, is_idempotent=False)
             )
-        return self._limit(result)
+        return await call(self._limit, result)
 
     async def read_resource(self, server: McpAppServer, uri: str, run: RunInput) -> JsonObject:
         """Return a resource of a server. Raises the errors of `call_tool`."""
         connection = await self._connect(server, run)
         async with asyncio.timeout(self.options.timeout):
             result = await connection.request(lambda client: client.read_resource(uri))
-        return self._limit(result)
+        return await call(self._limit, result)
 
     async def ping(self, server: McpAppServer, run: RunInput) -> None:
         """Ping a server. Raises the errors of `call_tool`."""
@@ -261,8 +258,6 @@ class AppServers:
                 raise LimitExceeded(
                     f"The answer of the MCP server is too large. {_name_limit(most)}"
                 )
-            if _has_too_many_values(value):
-                raise LimitExceeded("The answer of the MCP server has too many values.")
             loads(b"[" * _ENVELOPE + text + b"]" * _ENVELOPE)
         except (ValueError, RecursionError) as error:
             raise LimitExceeded("The answer of the MCP server is nested too deeply.") from error
@@ -295,21 +290,6 @@ def _build_pool(telemetry: Telemetry, max_result_bytes: int) -> "SessionPool":
 
 def _name_limit(max_result_bytes: int) -> str:
     return f"It is larger than the {max_result_bytes} bytes that mcp_apps.max_result_bytes allows."
-
-
-def _has_too_many_values(value: Any) -> bool:
-    pending = [value]
-    for _ in range(_MAX_VALUES):
-        if not pending:
-            return False
-        match pending.pop():
-            case dict() as fields:
-                pending.extend(cast("JsonObject", fields).values())
-            case list() as items:
-                pending.extend(cast("list[Any]", items))
-            case _:
-                pass
-    return bool(pending)
 
 
 async def _list(server: McpAppServer, connection: "Connection") -> "Sequence[UiTool]":

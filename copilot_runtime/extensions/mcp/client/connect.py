@@ -16,11 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from copilot_runtime.extensions.mcp.client.event_stream import (
     EventStream,
-    LargeResults,
     LimitedStream,
     MessageLimit,
 )
-from copilot_runtime.extensions.mcp.client.messages import MessageStream
+from copilot_runtime.extensions.mcp.client.messages import LargeResults, MessageStream
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
@@ -71,13 +70,13 @@ def open_transport(
     environment: Mapping[str, str],
     limit: MessageLimit,
     report: Callable[[str], None],
-    large: LargeResults | None,
+    results: LargeResults,
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Return the two streams to a server, to be opened and closed in the same task.
 
     `over` is set when the transport ends without an error in either stream. A process gets the
     variables in `environment`, overridden by those of the server. `report` gets a sentence about
-    each malformed event of a server, which is left out; `large` the results that only it can hold.
+    each malformed event of a server, which is left out; `results` the large ones of requests.
     """
     if server.command:
         program, *args = server.command
@@ -89,7 +88,9 @@ def open_transport(
             encoding_error_handler="replace",
         )
         return stdio_client(parameters, errlog=sys.stderr)
-    build = partial(_build_client, server, status=status, limit=limit, report=report)
+    build = partial(
+        _build_client, server, status=status, limit=limit, report=report, results=results
+    )
     if server.uses_sse:
 
         def create_client(
@@ -98,7 +99,7 @@ def open_transport(
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             del timeout, auth  # set by `_build_client`
-            client = build(headers or {}, silence=_SSE_SILENCE, large=large)
+            client = build(headers or {}, silence=_SSE_SILENCE)
             client.event_hooks["response"].append(watch)
             return client
 
@@ -127,7 +128,7 @@ def _build_client(
     silence: float,
     limit: MessageLimit,
     report: Callable[[str], None],
-    large: LargeResults | None = None,
+    results: LargeResults,
 ) -> httpx2.AsyncClient:
     async def add_context(request: httpx2.Request) -> None:
         # runs in the context of the task that calls a tool, as below
@@ -141,8 +142,8 @@ def _build_client(
             own_status.refusal = response.status_code
         status.session_id = response.headers.get(_SESSION_ID) or status.session_id
 
-        def note_excess() -> None:
-            own_status.excess = str(limit)
+        def note_excess(reason: str) -> None:
+            own_status.excess = reason
 
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"
@@ -150,10 +151,16 @@ def _build_client(
             response.stream = LimitedStream(response.stream, _NO_COMPRESSION)
         elif is_stream:
             response.stream = EventStream(
-                response.stream, limit, note_excess, report, is_answer=is_post, large=large
+                response.stream,
+                limit,
+                results,
+                is_answer=is_post,
+                on_excess=note_excess,
+                report=report,
             )
         else:
-            response.stream = MessageStream(LimitedStream(response.stream, limit, note_excess))
+            body = LimitedStream(response.stream, limit, note_excess)
+            response.stream = MessageStream(body, results, note_excess)
 
     return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},

@@ -41,8 +41,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field, ValidationError
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, to_text
-from copilot_runtime.extensions.mcp.client.event_stream import LargeResults
-from copilot_runtime.extensions.mcp.client.messages import TOO_DEEP
+from copilot_runtime.extensions.mcp.client.messages import TOO_DEEP, LargeResults
 
 Report = Callable[[str, bool], None]
 """Called with a sentence that says what is malformed, and whether an item is left out for it."""

@@ -33,8 +33,8 @@ from copilot_runtime.extensions.mcp.client.connect import (
     open_transport,
     watch_requests,
 )
-from copilot_runtime.extensions.mcp.client.event_stream import LargeResults, MessageLimit
-from copilot_runtime.extensions.mcp.client.messages import repair_message
+from copilot_runtime.extensions.mcp.client.event_stream import MessageLimit
+from copilot_runtime.extensions.mcp.client.messages import LargeResults, repair_message
 from copilot_runtime.extensions.mcp.client.problems import Problems
 from copilot_runtime.extensions.mcp.client.results import (
     RESULTS,
@@ -370,7 +370,7 @@ class Session:
                 environment=self._environment,
                 limit=self._limit,
                 report=partial(self._problems.log, self.server),
-                large=self._large_results,
+                results=self._large_results,
             )
             read, write = await stack.enter_async_context(link)
             stream = EndNotifyingStream(read, self._over)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.extensions.mcp.client import McpServer
 from tests.extensions.generative_ui.rogue import Rogue, serve_rogue
 from tests.extensions.mcp.client.conftest import Ask, Pipes, tool
@@ -397,6 +397,23 @@ async def test_a_malformed_event_does_not_cost_the_answer_behind_it(
     )
 
     assert await ask(McpServer(rogue.url)).do("work") == "done, after all"
+
+
+@in_one_test(("kind", "lead"), [("application/json", ""), ("text/event-stream", "data: ")])
+async def test_a_result_with_very_many_values_is_refused(
+    kind: str, lead: str, rogue: Rogue, ask: Ask
+) -> None:
+    nested = ",".join(["[" * 220 + "]" * 220] * 8_000)
+
+    def answer(_: Query) -> Response:
+        result = f'{{"content":[],"structuredContent":{{"x":[{nested}]}}}}'
+        body = f'{lead}{{"jsonrpc":"2.0","id":{rogue.last_id},"result":{result}}}\n\n'
+        return Response(body, media_type=kind)
+
+    rogue.answers["tools/call"] = answer
+
+    with pytest.raises(LimitExceeded, match="more than 250,000 JSON values"):
+        await ask(McpServer(rogue.url)).do("work")
 
 
 async def test_an_event_that_is_left_out_is_named_once(

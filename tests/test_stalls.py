@@ -39,21 +39,27 @@ async def test_the_longest_sql_is_read_and_repaired_beside_the_loop(
     await analyst.aclose()
 
 
-def build_run(tools: int) -> bytes:
+def build_run(**fields: Any) -> bytes:
+    run: dict[str, Any] = {"threadId": "t", "runId": "r", "state": {}, "context": [], "tools": []}
+    run |= {"messages": [{"id": "1", "role": "user", "content": "Hi."}], "forwardedProps": {}}
+    return json.dumps(run | fields).encode()
+
+
+def build_tools(count: int) -> list[dict[str, Any]]:
     text = {"type": "string", "description": "A text."}
     schema = {"type": "object", "properties": {f"p{at}": text for at in range(200)}}
-    run: dict[str, Any] = {"threadId": "t", "runId": "r", "state": {}, "context": []}
-    run |= {"messages": [{"id": "1", "role": "user", "content": "Hi."}], "forwardedProps": {}}
-    names = [f"tool{at}" for at in range(tools)]
-    run["tools"] = [{"name": one, "description": "", "parameters": schema} for one in names]
-    return json.dumps(run).encode()
+    names = [f"tool{at}" for at in range(count)]
+    return [{"name": one, "description": "", "parameters": schema} for one in names]
 
 
 RUN = "/graphql/agent/default/run"
 REQUESTS = {
     "form": ("/graphql", FORM, b"query=" + b"%41" * (5 * MEGABYTE), 413),
     "halves": (RUN, JSON, b'"' + rb"\ud83d x" * (2 * MEGABYTE - 8) + b'"', 400),
-    "schemas": (RUN, JSON, build_run(380), 200),
+    "schemas": (RUN, JSON, build_run(tools=build_tools(380)), 200),
+    "keys": (RUN, JSON, build_run(forwardedProps={f"k{at}": at for at in range(240_000)}), 200),
+    "secrets": (RUN, JSON, build_run(forwardedProps={"key": ["x1" * 200] * 38_000}), 200),
+    "letters": (RUN, JSON, build_run(forwardedProps={"a": ["x" * 4_000] * 3_800}), 200),
 }
 
 

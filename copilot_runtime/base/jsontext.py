@@ -43,7 +43,7 @@ def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
         value = orjson.loads(repaired)
         _check_depth(value)
         return value if mark is None else mark(json.loads(data))
-    if len(data) > 2 * MAX_DEPTH:
+    if len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         _check_depth(value)
     return value
 

@@ -7,10 +7,12 @@ process may be printed by any other. It knows secrets by their value, and others
 import json
 import re
 from base64 import b64decode
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import islice
+from math import inf
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -36,7 +38,7 @@ _FORMS = re.compile(
 )
 """The user of a URL, and a credential behind its scheme."""
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+_URL = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://\S+", re.IGNORECASE)
 _PATH_KEY = re.compile(
     r"/((?=[^/]*\d)(?=[^/]*[a-z])(?=[^/]*[A-Z])[\w-]{16,}|[0-9a-f-]{32,36})(?![^/])"
 )
@@ -45,12 +47,21 @@ _PATH_KEY = re.compile(
 _DISTINCT = re.compile(r"(?=.*[A-Za-z])((?=.*[^A-Za-z\s]).{8,}|(?=.*\d).{6,})|.{16,}", re.DOTALL)
 """A text that is not likely to be a word of a sentence, as the password `postgres` is."""
 
+_ANY = 16
+"""Length from which any text is distinct."""
+
 _SHORTEST = 6
 _MOST = 256
 """Maximum number of known values: tokens that expire are learnt again and again."""
 
-_URL_CHARACTERS = 4096
-"""Length of the part of a text in which URLs are searched."""
+_SEARCHED = 4096
+"""Length of the part of a text in which URLs, pairs and lines are searched."""
+
+_PER_VALUE = 16
+"""Characters that a value without a text counts as."""
+
+_MOST_PROPERTIES = 256 * 1024
+"""Number of characters of a request's properties that are searched."""
 
 _PUBLIC_PATHS = ("issuer", "jwks")
 _PLAIN_HEADERS = frozenset(
@@ -134,31 +145,46 @@ def carry_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
 
 def carry_properties(properties: Mapping[str, Any]) -> None:
     """Redact the secrets in the properties of a request as well. Use it in a context of its own."""
-    if secrets := [*find_secrets(properties)]:  # not the properties: a context may outlive them
+    # not the properties: a context may outlive them
+    found = find_secrets(properties, most=_MOST_PROPERTIES)
+    if secrets := [*islice(found, _MOST)]:
         _CARRIED.set((*_CARRIED.get(), {"secrets": secrets}))
 
 
-def find_secrets(value: Any, name: str = "", *, is_secret: bool = False) -> Iterator[str]:
+def find_secrets(value: Any, *, most: float = inf) -> Iterator[str]:
     """Yield the secrets in a nested value: texts below the name of one, and those in URLs.
 
-    A list of pairs has the headers of a request; models of pydantic are read by their fields.
+    A list of pairs has the headers of a request; models of pydantic are read by their fields. Level
+    by level, about `most` characters are searched.
     """
-    if (reveal := getattr(value, "get_secret_value", None)) is not None:
-        value, is_secret = reveal(), True
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
-    if isinstance(value, str):
-        yield from _split_text(value, name, is_secret=is_secret)
-    elif isinstance(value, list | tuple) and not _is_pairs(cast("Sequence[Any]", value)):
+    pending = deque([(value, "", False)])
+    while pending and most > 0:
+        value, name, is_secret = pending.popleft()
+        most -= _PER_VALUE
+        if (reveal := getattr(value, "get_secret_value", None)) is not None:
+            value, is_secret = reveal(), True
+        if isinstance(value, bytes):
+            value = value.decode("latin-1")
+        if isinstance(value, str):
+            most -= min(len(value), _SEARCHED)
+            yield from _split_text(value, name, is_secret=is_secret)
+        else:
+            items = _list_items(value, name, is_secret)
+            pending.extend(items if most == inf else islice(items, int(most) // _PER_VALUE))
+
+
+def _list_items(value: Any, name: str, is_secret: bool) -> Iterator[tuple[Any, str, bool]]:
+    """Yield the items of a value, each with its name, and whether that is one of a secret."""
+    if isinstance(value, list | tuple) and not _is_pairs(cast("Sequence[Any]", value)):
         for item in cast("Sequence[Any]", value):
-            yield from find_secrets(item, name, is_secret=is_secret)
+            yield item, name, is_secret
     elif (pairs := _list_pairs(value)) is not None:
         is_headers = name.lower().endswith("headers")
         for key, item in pairs:
             key = key.decode("latin-1") if isinstance(key, bytes) else str(key)
             has_secret = SECRET_NAMES.fullmatch(key) is not None
             has_secret = has_secret or (is_headers and key.lower() not in _PLAIN_HEADERS)
-            yield from find_secrets(item, key, is_secret=is_secret or has_secret)
+            yield item, key, is_secret or has_secret
 
 
 def _is_pairs(value: Sequence[Any]) -> bool:
@@ -175,20 +201,19 @@ def _list_pairs(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 def _split_text(text: str, name: str, *, is_secret: bool) -> Iterator[str]:
     """Yield the secrets in one text: itself and its parts, or those of the URLs in it."""
-    found = [
-        secret for url in _URL.findall(text[:_URL_CHARACTERS]) for secret in _split_url(url, name)
-    ]
+    start = text[:_SEARCHED]
+    found = [secret for url in _URL.findall(start) for secret in _split_url(url, name)]
     if name.lower().endswith("headers"):  # as in OTEL_EXPORTER_OTLP_HEADERS
-        found += [unquote(part.partition("=")[2]) for part in text.split(",")]
+        found += [unquote(part.partition("=")[2]) for part in start.split(",")]
     elif name.lower() in ("cookie", "set-cookie"):
-        found += [part.partition("=")[2] for part in re.split(r";\s*", text)]
-    elif is_secret and "://" not in text:
+        found += [part.partition("=")[2] for part in re.split(r";\s*", start)]
+    elif is_secret and "://" not in start:
         scheme, _, credential = text.partition(" ")
-        found += [text, credential, *text.splitlines()]  # lines, for the keys of PEM files
+        found += [text, credential, *start.splitlines()]  # lines, for the keys of PEM files
         if scheme.lower() == "basic":
             with suppress(ValueError):
                 found.append(b64decode(credential).decode().partition(":")[2])
-    return (secret for secret in found if _DISTINCT.fullmatch(secret))
+    return (secret for secret in found if _DISTINCT.fullmatch(secret[:_ANY]))
 
 
 def _split_url(url: str, name: str) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Decode the v1 client's input to a `RunInput`."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from copilot_runtime.api.run_input import (
     RunInput,
 )
 from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import as_object, parse_text
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import Context
@@ -243,8 +243,8 @@ def _check_values(text: str, what: str, most: int) -> None:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        loads(text.encode(errors="replace") or b"{}")
+    except ValueError:
         return False
     return True
 
@@ -254,7 +254,7 @@ def _decode_object(text: str, what: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        return as_object(json.loads(text))
-    except (ValueError, RecursionError):
+        return as_object(loads(text.encode(errors="replace")))
+    except ValueError:
         logger.warning("Ignored %s: it is not JSON.", what)
         return {}

@@ -58,6 +58,7 @@ from copilot_runtime.base.errors import (
 
 logger = logging.getLogger(__name__)
 
+_UNPRICED = Cost()
 _OUTPUT_TOKENS = 1024
 """The output tokens to expect from a request without `max_tokens`."""
 
@@ -183,12 +184,11 @@ class BudgetedAdapter(WrapperAdapter):
 
 
 async def _stream_within(budget: Budget, adapter: Adapter, request: ChatRequest) -> Events:
-    expected = Usage(model="")
-    if budget.records or budget.counts("tokens", "dollars"):
-        expected = _estimate_usage(adapter, request)
+    counts = budget.counts_usage
+    expected = _estimate_usage(adapter, request) if counts else Usage(model="")
     if request.budget is None:
         request = copy_with(request, budget=budget)
-    reserved = await budget.reserve(await _price(budget, [expected]))
+    reserved = await budget.reserve(await _price(budget, [expected]) if counts else _UNPRICED)
     usages: list[Usage] = []
     characters, is_left = 0, True
     try:
@@ -198,7 +198,7 @@ async def _stream_within(budget: Budget, adapter: Adapter, request: ChatRequest)
                     budget.remember(event)
                     if _has_counts(event):
                         usages.append(event)
-                else:
+                elif counts:
                     characters += _measure_event(event)
                 yield event
         is_left = False
@@ -207,11 +207,11 @@ async def _stream_within(budget: Budget, adapter: Adapter, request: ChatRequest)
         raise
     finally:
         # without output, a request that failed has used nothing, and one that was left its input
-        if not usages and (characters or is_left):
+        if counts and not usages and (characters or is_left):
             output = -(-characters // CHARACTERS_PER_TOKEN)
             usages.append(replace(expected, output_tokens=output))
         if has_running_loop():  # else an abandoned run is garbage-collected
-            await budget.settle(await _price(budget, usages), reserved)
+            await budget.settle(await _price(budget, usages) if counts else _UNPRICED, reserved)
 
 
 async def _price(budget: Budget, usages: Sequence[Usage]) -> Cost:

@@ -36,6 +36,7 @@ from copilot_runtime.api.messages import Message, new_id
 from copilot_runtime.api.retrieval import FileReader, FileStore, PreparedMessages, Retriever
 from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, ToolsRefused
 from copilot_runtime.telemetry.span import NO_SPAN
 
@@ -274,8 +275,8 @@ def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
     parameters = request.parameters
     if not turn.refused:
         # a model forced to call an action may answer freely once it has done so
-        parameters = replace(parameters, tool_choice=None, tool_choice_name=None)
-    return replace(
+        parameters = copy_with(parameters, tool_choice=None, tool_choice_name=None)
+    return copy_with(
         request, messages=messages, parameters=parameters, message_id=new_id(), span=NO_SPAN
     )
 

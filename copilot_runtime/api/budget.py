@@ -9,6 +9,8 @@ from copilot_runtime.api.events import Usage
 from copilot_runtime.base.errors import CopilotError
 
 Kind = Literal["requests", "tokens", "dollars", "calls", "seconds"]
+_COSTS: Sequence[Kind] = ("requests", "tokens", "dollars")
+"""The kinds that requests to models use."""
 
 _PATIENCE = 30.0
 """Maximum seconds for which a request waits for others, one of which may wait for it."""
@@ -25,8 +27,11 @@ class Cost(NamedTuple):
 
     def get(self, kind: Kind) -> float:
         """Return the amount of one kind; 0 for kinds that requests do not use."""
-        amounts = {"requests": self.requests, "tokens": self.tokens, "dollars": self.dollars}
-        return amounts.get(kind, 0)
+        if kind == "requests":
+            return self.requests
+        if kind == "tokens":
+            return self.tokens
+        return self.dollars if kind == "dollars" else 0
 
 
 class Reservation(NamedTuple):
@@ -148,6 +153,9 @@ class Budget:
         self.records: Sequence[Record] = parent.records if parent else ()
         if record is not None:
             self.records = (*self.records, record)
+        self._costs = [limit for limit in self.limits if limit.kind in _COSTS]
+        self.counts_usage = bool(self.records) or self.counts("tokens", "dollars")
+        """Whether the tokens of a request matter, and not only that it was sent."""
         self._settled: list[Usage] | None = None
 
     def counts(self, *kinds: Kind) -> bool:
@@ -183,7 +191,7 @@ class Budget:
         until = clock() + _PATIENCE
         while True:
             await self.check()
-            amounts = [(limit, cost.get(limit.kind)) for limit in self.limits]
+            amounts = [(limit, cost.get(limit.kind)) for limit in self._costs]
             full = next((limit for limit, amount in amounts if not limit.fits(amount)), None)
             if full is None or (left := until - clock()) <= 0:
                 return [limit.reserve(amount) for limit, amount in amounts]
@@ -200,13 +208,13 @@ class Budget:
     async def settle(self, cost: Cost, reserved: Sequence[Reservation] = ()) -> None:
         """Count what a request has used, and release what `reserve` returned for it."""
         try:
-            for limit in self.limits:
+            for limit in self._costs:
                 if amount := cost.get(limit.kind):
                     await limit.add(amount)
             for record in self.records:
                 await record(cost)
         finally:
-            for limit, reservation in zip(self.limits, reserved, strict=False):
+            for limit, reservation in zip(self._costs, reserved, strict=False):
                 limit.release(reservation, cost.get(limit.kind))
 
     def watch(self) -> None:

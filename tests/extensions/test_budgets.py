@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,24 @@ USAGE = Usage(model="m", input_tokens=60, output_tokens=40)
 
 
 class Model(Adapter):
-    """Plans, and else answers with the same; each request costs 100 tokens."""
+    """Plans, and else answers with the same, once so many `branches` have sent a request.
 
-    def __init__(self, work: Callable[[ChatRequest], Sequence[Event]], *tasks: str) -> None:
+    A request costs 60 tokens and the `output`.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[ChatRequest], Sequence[Event]],
+        *tasks: str,
+        output: int = 40,
+        branches: int = 1,
+    ) -> None:
         self.work = work
         self.tasks = tasks
+        self.usage = replace(USAGE, output_tokens=output)
+        self.branches = branches
+        self.requests = 0
+        self.all_sent = asyncio.Event()
         self.tokens = 0
 
     async def stream(self, request: ChatRequest) -> Events:
@@ -35,9 +49,12 @@ class Model(Adapter):
             for event in plan(*self.tasks):
                 yield event
             return
-        await asyncio.sleep(0)  # others send theirs
-        self.tokens += 100
-        for event in [*self.work(request), USAGE]:
+        self.requests += 1
+        if self.requests == self.branches:
+            self.all_sent.set()
+        await self.all_sent.wait()
+        self.tokens += 60 + (self.usage.output_tokens or 0)
+        for event in [*self.work(request), self.usage]:
             yield event
 
 
@@ -66,6 +83,19 @@ async def test_tasks_side_by_side_keep_to_the_tokens_of_their_plan() -> None:
     assert (model.tokens, outcome["tokens"]) == (300, 300)
     assert outcome["reason"] == (
         "The plan has used 300 tokens; at most 300 are allowed, by its `planner.tokens`."
+    )
+
+
+async def test_requests_that_cost_more_than_expected_go_beyond_the_limit_once_per_task(
+    tmp_path: Path,
+) -> None:
+    model = Model(delegate, *"abcdefghij", output=49_940, branches=10)
+    limits = {"tokens": 45_000, "width": 10, "concurrency": 10}
+    outcome = await ask_planner(model, build_team(model, tmp_path), **limits)
+
+    assert model.tokens == outcome["tokens"] == 10 * 50_000
+    assert outcome["reason"] == (
+        "The plan has used 500000 tokens; at most 45000 are allowed, by its `planner.tokens`."
     )
 
 

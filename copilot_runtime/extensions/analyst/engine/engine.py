@@ -18,7 +18,6 @@ from copilot_runtime.extensions.analyst.engine.datasets import (
 from copilot_runtime.extensions.analyst.engine.errors import (
     DatasetRefused,
     QueryFailed,
-    QueryTimedOut,
 )
 from copilot_runtime.extensions.analyst.engine.executor import Executor
 from copilot_runtime.extensions.analyst.engine.metadata import (
@@ -30,6 +29,7 @@ from copilot_runtime.extensions.analyst.engine.metadata import (
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, OnProgress, expand_sources
 from copilot_runtime.extensions.analyst.engine.store import Manifest, ManifestEntry, Store
+from copilot_runtime.extensions.analyst.engine.streams import StreamPlaces
 from copilot_runtime.extensions.analyst.engine.workers import RemoteQuery, RemoteSaving, Workers
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.sql.rules import Scope
@@ -80,7 +80,7 @@ class Engine:
         self._workers: Workers | None = None
         self._changes = asyncio.Lock()
         self._executor = Executor(options.most_workers)
-        self._streams = asyncio.Semaphore(options.most_workers)
+        self._streams = StreamPlaces(options.most_workers)
         self._metadata = MetadataCache(self)
 
     @property
@@ -182,17 +182,13 @@ class Engine:
         """Yield the rows of a query in batches, with backpressure from the reader.
 
         `timeout` applies to each batch. A slow reader occupies no slot of queries, but one of
-        streams. Always close the iterator.
+        streams, which it loses if it stops reading and others wait. Always close the iterator.
         """
         await self._follow()
         left = self.options.max_rows if limit is None else limit
         seconds = timeout or self.options.query_timeout
-        try:
-            await asyncio.wait_for(self._streams.acquire(), seconds)
-        except TimeoutError:
-            raise QueryTimedOut(seconds) from None
         job = RemoteQuery(self._require_workers, _read_sql(query), left)
-        try:
+        async with self._streams.take(partial(self._executor.close_query, job), seconds) as place:
             await self._executor.run(job, RemoteQuery.begin, seconds)
             while left > 0:
                 fetch = partial(RemoteQuery.fetch, count=min(batch_rows, left))
@@ -200,10 +196,8 @@ class Engine:
                 if not rows:
                     return
                 left -= len(rows)
-                yield rows
-        finally:
-            self._streams.release()
-            self._executor.close_query(job)
+                with place.wait_for_reader():
+                    yield rows
 
     async def explain(self, query: "GuardedQuery | str") -> None:
         """Raise `QueryFailed` if names or types of a query are wrong. The query does not run."""

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, closing
+from contextlib import AsyncExitStack, aclosing, closing
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.analyst.engine import streams
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
@@ -162,6 +163,23 @@ async def test_queries_go_on_while_a_source_is_refreshed(engine: Engine, shop: P
     assert await read(engine, f"SELECT count(*) FROM {engine.datasets['orders'].physical}") == [
         (1,)
     ]
+
+
+async def test_readers_who_stop_reading_lose_their_places_to_those_who_wait(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "PATIENCE", 0)
+    async with AsyncExitStack() as stack:
+        stalled = [
+            await stack.enter_async_context(aclosing(engine.stream("FROM orders", batch_rows=1)))
+            for _ in range(engine.options.most_workers)
+        ]
+        for rows in stalled:
+            await anext(rows)
+        async with aclosing(engine.stream("FROM orders", batch_rows=4)) as rows:
+            assert sum([len(batch) async for batch in rows]) == 10
+        with pytest.raises(QueryFailed, match="Nothing was read"):
+            await anext(stalled[0])
 
 
 async def test_a_failed_copy_leaves_the_old_one(tmp_path: Path, options: EngineOptions) -> None:

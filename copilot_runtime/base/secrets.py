@@ -45,10 +45,10 @@ _PATH_KEY = re.compile(
 """A segment of a path that is a key, as MCP servers and webhooks have, and no name."""
 
 _DISTINCT = re.compile(r"(?=.*[A-Za-z])((?=.*[^A-Za-z\s]).{8,}|(?=.*\d).{6,})|.{16,}", re.DOTALL)
-"""A text that is not likely to be a word of a sentence, as the password `postgres` is."""
+"""A text that is not likely to be a word of a sentence, as the password `postgres` is.
 
-_ANY = 16
-"""Length from which any text is distinct."""
+Any text of 16 characters is one.
+"""
 
 _SHORTEST = 6
 _MOST = 256
@@ -213,7 +213,7 @@ def _split_text(text: str, name: str, *, is_secret: bool) -> Iterator[str]:
         if scheme.lower() == "basic":
             with suppress(ValueError):
                 found.append(b64decode(credential).decode().partition(":")[2])
-    return (secret for secret in found if _DISTINCT.fullmatch(secret[:_ANY]))
+    return (secret for secret in found if _DISTINCT.fullmatch(secret[:16]))
 
 
 def _split_url(url: str, name: str) -> Iterator[str]:

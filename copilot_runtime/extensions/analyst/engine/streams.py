@@ -10,8 +10,6 @@ from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryT
 PATIENCE = 10.0
 """Seconds without reading after which a stream loses its place, if another one waits for it."""
 
-_LOOK = 1.0
-
 
 class StreamPlace:
     """The place of one stream; `idle_since` is the time since which its reader reads nothing."""
@@ -45,8 +43,8 @@ class StreamPlaces:
         until = loop.time() + seconds
         while True:
             try:
-                self._free_stalled(loop.time() - PATIENCE)
-                await asyncio.wait_for(self._free.acquire(), min(_LOOK, seconds))
+                self._free_idle_place(loop.time() - PATIENCE)
+                await asyncio.wait_for(self._free.acquire(), min(1.0, seconds))
                 break
             except TimeoutError:
                 if loop.time() >= until:
@@ -61,7 +59,7 @@ class StreamPlaces:
                 self._taken.discard(place)
                 self._free.release()
 
-    def _free_stalled(self, before: float) -> None:
+    def _free_idle_place(self, before: float) -> None:
         """Take the place of the reader who has read nothing for longest, since `before`."""
         if not self._free.locked():
             return

@@ -55,7 +55,7 @@ class Bus:
         """
         raise NotImplementedError
 
-    async def reserve(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
+    def reserve(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
         """Return whether a log has capacity for events that `append_all` adds next.
 
         The caller stores the events in between, so that readers see only stored events. A bus
@@ -63,7 +63,7 @@ class Bus:
         """
         return True
 
-    async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
+    def append_all(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
         """Add events atomically and return whether they were added. Raises as `append` does.
 
         A bus without bulk insertion returns False; the caller then uses `append`.

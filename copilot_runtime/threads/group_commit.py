@@ -1,8 +1,7 @@
 """Commit the events of all runs in groups."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context
+from collections.abc import Callable, Sequence
 
 from copilot_runtime.api.events import Event, RunFailed, RunFinished
 from copilot_runtime.threads.recording import PendingWrite, Recording
@@ -13,8 +12,9 @@ _EVENT_SECONDS = 0.002
 _BURST_SECONDS = 0.02
 """The shares of ten events, which may arrive together without being a load."""
 
-Commit = Callable[[Sequence[PendingWrite]], Awaitable[None]]
-"""Writes the pending events of any number of runs. Must not raise."""
+Commit = Callable[[Sequence[PendingWrite]], None]
+"""Begins to write the pending events of any number of runs, and calls `end_commit` when it has
+ended, even if it has failed. Must not raise."""
 
 
 class GroupCommit:
@@ -45,7 +45,12 @@ class GroupCommit:
         """A loop time: none of the events in the current commit was queued earlier."""
         self._last_dequeue = 0.0
         self._room: asyncio.Future[None] | None = None
-        self._flusher: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        """Resolves when nothing is pending any more, if `drain` waits for that."""
+        self._is_committing = False
+        """Whether a commit is under way or planned."""
+        self._size = 0
+        """Characters in the current commit, roughly."""
         self._next_write = 0.0
         self._loaded_until = 0.0
         """The loop time at which the shares of all committed events have passed, at most an
@@ -63,8 +68,8 @@ class GroupCommit:
         if self._deferred:
             self._deferred.pop(run.log_id, None)
         self._pending[run.log_id] = run
-        if self._flusher is None:
-            self._start_flush()
+        if not self._is_committing:
+            self._plan_commit()
 
     def discard(self, run: Recording) -> RunFinished | RunFailed | None:
         """Drop the queued events of a run; return its last event if it was one of them."""
@@ -82,8 +87,8 @@ class GroupCommit:
         deferred, self._deferred = self._deferred, {}
         for run in deferred.values():
             self._pending[run.log_id] = run
-        if self._pending and self._flusher is None:
-            self._start_flush()
+        if self._pending and not self._is_committing:
+            self._plan_commit()
 
     async def wait_for_room(self) -> None:
         """Wait until the queue has capacity again."""
@@ -95,38 +100,50 @@ class GroupCommit:
     async def drain(self) -> None:
         """Commit all queued events."""
         self.flush()
-        while self._flusher is not None:
-            await asyncio.wait([self._flusher])
+        if self._is_committing:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
 
-    def _start_flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._last_dequeue = loop.time()
-        self._flusher = loop.create_task(self._flush(), name="threads:flush", context=Context())
+    def end_commit(self) -> None:
+        """Note the end of the commit, and plan the next one if events are pending."""
+        self.queued -= self._size
+        if self._room is not None and (self.queued <= self.max_queued or not self._pending):
+            self._room.set_result(None)
+            self._room = None
+        if self._pending:
+            self._plan_commit()
+            return
+        self._is_committing = False
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
-    async def _flush(self) -> None:
-        """Commit until nothing is pending."""
+    def _plan_commit(self) -> None:
+        """Commit in the next turn of the event loop, or under load at the end of the interval."""
         loop = asyncio.get_running_loop()
-        try:
-            while self._pending:
-                if (pause := self._next_write - loop.time()) > 0:
-                    await asyncio.sleep(pause)
-                pending, self._pending = self._pending, {}
-                self.oldest, self._last_dequeue = self._last_dequeue, loop.time()
-                writes: list[PendingWrite] = []
-                count = size = 0
-                for run in pending.values():
-                    write = run.dequeue()
-                    writes.append(write)
-                    count += len(write.events)
-                    size += write.size
-                self._plan_next_write(count)
-                await self._commit(writes)
-                self.queued -= size
-                if self._room is not None and self.queued <= self.max_queued:
-                    self._release_room()
-        finally:
-            self._flusher = None
-            self._release_room()
+        now = loop.time()
+        if not self._is_committing:
+            self._is_committing, self._last_dequeue = True, now
+        if self._next_write > now:
+            loop.call_at(self._next_write, self._begin_commit)
+        else:
+            loop.call_soon(self._begin_commit)
+
+    def _begin_commit(self) -> None:
+        """Commit all that is pending."""
+        pending, self._pending = self._pending, {}
+        self.oldest, self._last_dequeue = self._last_dequeue, asyncio.get_running_loop().time()
+        writes: list[PendingWrite] = []
+        count = size = 0
+        for run in pending.values():
+            write = run.dequeue()
+            writes.append(write)
+            count += len(write.events)
+            size += write.size
+        self._size = size
+        self._plan_next_write(count)
+        self._commit(writes)
 
     def _plan_next_write(self, count: int) -> None:
         """Set the earliest time of the commit after that of `count` events, which begins now."""
@@ -138,8 +155,3 @@ class GroupCommit:
             load = min(load, _BURST_SECONDS + self.interval)
             self._next_write = now + self.interval
         self._loaded_until = now + load
-
-    def _release_room(self) -> None:
-        if self._room is not None:
-            self._room.set_result(None)
-            self._room = None

@@ -1,8 +1,10 @@
 """Store the events of runs as they happen, so that a reloaded thread shows what users saw."""
 
 import logging
-from asyncio import get_running_loop
-from collections.abc import AsyncGenerator, Sequence
+from asyncio import Task, get_running_loop
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextvars import Context
+from functools import partial
 from time import monotonic, perf_counter
 
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
@@ -58,6 +60,8 @@ class Recorder(Bus):
             max_queued=max_queued,
         )
         self._unsaved_ends = UnsavedEnds()
+        self._task: Task[None] | None = None
+        """The last write that needed a task; the event loop has only weak references to tasks."""
 
     async def begin(self, run: RunInput) -> LogWriter:
         """Open the log of a run; its events are stored if the run has `persist` set."""
@@ -134,24 +138,59 @@ class Recorder(Bus):
             self._commits.add(run, run.final_event(last))
             await run.last_published
 
-    async def _write(self, writes: Sequence[PendingWrite]) -> None:
+    def _write(self, writes: Sequence[PendingWrite]) -> None:
         """Store pending events, then publish those that are not published yet.
 
-        If a run's log has no capacity for all of them, the run is stored without its last event,
-        which will be replaced by an error.
+        What ends no run needs no task if the store and the log can do without. If a run's log has
+        no capacity for all of them, the run is stored without its last event, which will be
+        replaced by an error.
         """
-        is_awaited = False
+        ends_run = False
         segments: list[Segment] = []
         for write in writes:
-            if write.last is not None and not await self._has_room(write):
-                self._commits.add(write.run, write.postpone_last())
-            if write.unpublished:
-                is_awaited = True
+            if write.last is not None:
+                ends_run = True
+                if not self._has_room(write):
+                    self._commits.add(write.run, write.postpone_last())
             segments.append(write.segment())
-        error = await self._store(segments)
+        finish = partial(self._finish_write, writes, perf_counter())
+        if ends_run or not self.store.submit(segments, finish):
+            self._spawn(writes, self._write_all(writes, segments))
+
+    def _finish_write(
+        self, writes: Sequence[PendingWrite], start: float, error: Exception | None
+    ) -> None:
+        """Publish what the store has got, or handle its error."""
+        self._note_write(start, error)
+        is_plain = error is None and not self._unsaved_ends
+        for number, write in enumerate(writes):
+            if not is_plain or (write.unpublished and not self._publish_all(write)):
+                self._spawn(writes, self._settle(writes[number:], error))
+                return
+            write.run.note_storage(len(write.events))
+        self._end_write(writes)
+
+    def _spawn(self, writes: Sequence[PendingWrite], work: Coroutine[None, None, None]) -> None:
+        loop = get_running_loop()
+        self._task = loop.create_task(work, name="threads:write", context=Context())
+        self._task.add_done_callback(lambda _: self._end_write(writes))
+
+    def _end_write(self, writes: Sequence[PendingWrite]) -> None:
+        for write in writes:
+            if write.unpublished:
+                delay = get_running_loop().time() - self._commits.oldest
+                self.telemetry.record(semconv.BUS_DELAY, delay)
+                break
+        self._commits.end_commit()
+
+    async def _write_all(self, writes: Sequence[PendingWrite], segments: Sequence[Segment]) -> None:
+        await self._settle(writes, await self._store(segments))
+
+    async def _settle(self, writes: Sequence[PendingWrite], error: Exception | None) -> None:
+        """Publish what is stored, or end the runs of what is not."""
         if error is not None and not isinstance(error, StoreFailed) and len(writes) > 1:
             for write in writes:  # one of them is at fault: write each separately
-                await self._write([write])
+                await self._write_all([write], [write.segment()])
             return
         for write in writes:
             if error is None:
@@ -159,18 +198,15 @@ class Recorder(Bus):
                 await self._publish(write)
             else:
                 await self._fail_store(write, error)
-        if is_awaited:
-            delay = get_running_loop().time() - self._commits.oldest
-            self.telemetry.record(semconv.BUS_DELAY, delay)
         if error is None and self._unsaved_ends:
             await self._retry_ends()
 
-    async def _has_room(self, write: PendingWrite) -> bool:
+    def _has_room(self, write: PendingWrite) -> bool:
         """Return whether the inner bus has capacity for the unpublished events."""
         if len(write.unpublished) == 1:  # `append` always takes a last event
             return True
         try:
-            return await self.inner.reserve(write.run.log_id, write.unpublished)
+            return self.inner.reserve(write.run.log_id, write.unpublished)
         except Exception:  # publishing them will raise it again
             return True
 
@@ -179,18 +215,21 @@ class Recorder(Bus):
         start, failure = perf_counter(), None
         try:
             await convert_exits(self.store.write(segments))
-        except Exception as error:  # any error: the flush task must survive
+        except Exception as error:  # any error: the task must survive
             failure = error
-        attributes = _WRITING
-        if failure is not None:
-            attributes = {**_WRITING, semconv.ERROR_TYPE: name_error(failure)}
-        self.telemetry.record(semconv.STORE_DURATION, perf_counter() - start, attributes)
+        self._note_write(start, failure)
         return failure
+
+    def _note_write(self, start: float, error: Exception | None) -> None:
+        attributes = _WRITING
+        if error is not None:
+            attributes = {**_WRITING, semconv.ERROR_TYPE: name_error(error)}
+        self.telemetry.record(semconv.STORE_DURATION, perf_counter() - start, attributes)
 
     async def _publish(self, write: PendingWrite) -> None:
         """Publish the events that are now stored."""
         run, events = write.run, write.unpublished
-        if len(events) == 1 or (events and not await self._publish_all(write)):
+        if len(events) == 1 or (events and not self._publish_all(write)):
             for event in events:
                 try:
                     await self.inner.append(run.log_id, event)
@@ -201,10 +240,10 @@ class Recorder(Bus):
         if write.last is not None:
             self._finish(run)
 
-    async def _publish_all(self, write: PendingWrite) -> bool:
+    def _publish_all(self, write: PendingWrite) -> bool:
         """Append all events to the inner bus at once. Returns `False` if it cannot."""
         try:
-            if not await self.inner.append_all(write.run.log_id, write.unpublished):
+            if not self.inner.append_all(write.run.log_id, write.unpublished):
                 return False
         except Exception:  # appending them one by one finds the wrong one
             return False

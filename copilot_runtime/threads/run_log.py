@@ -56,37 +56,20 @@ class MemoryBus(Bus):
 
     async def append(self, log_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
-        log = self._logs.get(log_id)
-        if log is None or log.ended:
-            log = self._open(log_id)
-        events, size = log.events, 0
-        if type(event) is TextMessageContent:  # nearly always
-            size = len(event.content)
-        elif type(event) not in BRIEF:
-            event, size = log.measure(event)
-        log.size += _EVENT_BYTES + size
-        if isinstance(event, LAST):
-            self._end(log_id, log)
-        elif log.size > self.max_bytes or len(events) >= self.max_events:
-            raise self._build_limit_error()
-        events.append(event)
-        if log.waiters:
-            log.wake()
+        self._append(log_id, event)
 
-    async def reserve(self, log_id: str, events: Sequence[Event]) -> bool:
+    def reserve(self, log_id: str, events: Sequence[Event]) -> bool:
         """Return whether `append_all` will accept events. Raises `Misuse` after the end."""
         return self._reserve(self._open(log_id), events)
 
-    async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:
+    def append_all(self, log_id: str, events: Sequence[Event]) -> bool:
         """Add events atomically and wake the readers once. Raises as `append` does.
 
         The limits apply to a last event, too; if this raises, `append` may still accept some.
         """
-        self.add(log_id, events)
-        return True
-
-    def add(self, log_id: str, events: Sequence[Event]) -> None:
-        """Add events; a synchronous `append_all`."""
+        if len(events) == 1 and not isinstance(events[0], LAST):  # nearly always
+            self._append(log_id, events[0])
+            return True
         log = self._open(log_id)
         if not self._reserve(log, events):
             raise self._build_limit_error()
@@ -98,6 +81,7 @@ class MemoryBus(Bus):
         log.events += shared
         if log.waiters:
             log.wake()
+        return True
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a run from a cursor to its last event. Raises `NotFound` or `Misuse` at once."""
@@ -151,6 +135,26 @@ class MemoryBus(Bus):
                         raise
         finally:
             self._readers -= 1
+
+    def _append(self, log_id: str, event: Event) -> None:
+        log = self._logs.get(log_id)
+        if log is None or log.ended:
+            log = self._open(log_id)
+        events = log.events
+        if type(event) is TextMessageContent:  # nearly always
+            log.size += _EVENT_BYTES + len(event.content)
+        else:
+            size = 0
+            if type(event) not in BRIEF:
+                event, size = log.measure(event)
+            log.size += _EVENT_BYTES + size
+            if isinstance(event, LAST):
+                self._end(log_id, log)
+        if (log.size > self.max_bytes or len(events) >= self.max_events) and not log.ended:
+            raise self._build_limit_error()
+        events.append(event)
+        if log.waiters:
+            log.wake()
 
     def _open(self, log_id: str) -> "_Log":
         """Return a log, created if necessary. Raises `Misuse` if it has ended."""

@@ -196,6 +196,18 @@ class ThreadStore:
         """
         raise NotImplementedError
 
+    def submit(
+        self,
+        segments: Sequence[Segment],  # noqa: ARG002
+        done: Callable[[Exception | None], None],  # noqa: ARG002
+    ) -> bool:
+        """Begin to `write` segments that end no run, without a task, if the store is able to.
+
+        Returns `False` if `write` has to do it. Otherwise `done` is called by the event loop with
+        the error, or with `None` once the segments are durable.
+        """
+        return False
+
     async def check_run(self, log_id: str) -> None:
         """Raise `Interrupted` if other servers have ended a run of this server.
 

@@ -139,7 +139,7 @@ def snapshot(number: int, agent: str = "a") -> AgentState:
 
 async def test_states_with_little_changed_count_by_what_changed() -> None:
     bus = await written(*map(snapshot, range(500)), bus=MemoryBus(max_bytes=500_000))
-    await bus.append_all("r", [snapshot(number, "b") for number in range(500)])
+    bus.append_all("r", [snapshot(number, "b") for number in range(500)])
     await written(RunFinished(), bus=bus)
 
     states = [event.state for event in await read(bus) if isinstance(event, AgentState)]
@@ -176,7 +176,7 @@ async def test_many_events_at_once_are_one_batch() -> None:
         await anext(reader)
         following = asyncio.ensure_future(anext(reader))
         await asyncio.sleep(0)
-        await bus.append_all("r", [*WORDS[1:], RunFinished()])
+        bus.append_all("r", [*WORDS[1:], RunFinished()])
 
         assert [*(await following).events] == [*WORDS[1:], RunFinished()]
         assert [batch async for batch in reader] == []
@@ -186,10 +186,10 @@ async def test_many_events_at_once_are_one_batch() -> None:
 async def test_many_events_at_once_are_taken_all_or_none(limits: dict[str, int]) -> None:
     bus = await written(piece(1), bus=MemoryBus(**limits))
     with pytest.raises(LimitExceeded, match="grew beyond"):
-        await bus.append_all("r", [piece(1), piece(50), piece(1)])
+        bus.append_all("r", [piece(1), piece(50), piece(1)])
     await written(piece(2), RunFinished(), bus=bus)
     with pytest.raises(Misuse, match="'r' has ended"):
-        await bus.append_all("r", [piece(1)])
+        bus.append_all("r", [piece(1)])
 
     assert await read(bus) == [piece(1), piece(2), RunFinished()]
 
@@ -199,12 +199,12 @@ async def test_a_log_says_whether_it_has_room_and_keeps_it(limits: dict[str, int
     bus = await written(piece(1), bus=MemoryBus(**limits))
     small: list[Event] = [Custom(name="c", value=["x" * 100]), RunFinished()]
 
-    assert not await bus.reserve("r", [piece(500), piece(1), *small])
+    assert not bus.reserve("r", [piece(500), piece(1), *small])
     assert await read_so_far(bus) == [piece(1)]
-    assert await bus.reserve("r", small)
-    assert await bus.append_all("r", small)
+    assert bus.reserve("r", small)
+    assert bus.append_all("r", small)
     with pytest.raises(Misuse, match="'r' has ended"):
-        await bus.reserve("r", small)
+        bus.reserve("r", small)
 
     assert await read(bus) == [piece(1), *small]
 

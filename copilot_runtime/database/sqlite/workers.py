@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +15,8 @@ from copilot_runtime.base.errors import CopilotError
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+Done = Callable[[Any, Exception | None], None]
+"""Called with the result of work, or with its exception."""
 
 _MOST_AT_ONCE = 100
 """Maximum number of jobs per transaction, so that the first does not wait for too many others."""
@@ -28,22 +31,30 @@ class Writer:
         self._connect = connect
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="threads-writer", daemon=True)
-        self._ready = _make_job(lambda _: None)
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready = _make_job(lambda _: None, partial(_settle, self._opened))
         self._thread.start()
 
     async def ready(self) -> None:
         """Wait until the file is open. Raises the exception of `connect`."""
-        await self._ready.future
+        await self._opened
 
-    def do(self, work: Work[T], *, is_one_statement: bool = False) -> "asyncio.Future[T]":
+    def do(self, work: Work[T]) -> "asyncio.Future[T]":
         """Execute `work` atomically, even if the returned future is cancelled.
 
         Jobs are executed in the order of the calls. Work that raises a `CopilotError` must not have
-        changed anything; a single statement is cheaper if it is the only queued job.
+        changed anything.
         """
-        job = _make_job(work, is_one_statement)
-        self._queue.put(job)
-        return job.future
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.submit(work, partial(_settle, future), is_one_statement=False)
+        return future
+
+    def submit(self, work: Work[Any], done: Done, *, is_one_statement: bool) -> None:
+        """Execute `work` as `do` does; `done` is called by the event loop.
+
+        A single statement is cheaper if it is the only queued job.
+        """
+        self._queue.put(_make_job(work, done, is_one_statement))
 
     async def end(self) -> None:
         """Finish the queued jobs, and close the file."""
@@ -112,15 +123,16 @@ class Readers:
 
 class _Job(NamedTuple):
     work: Work[Any]
-    future: "asyncio.Future[Any]"
+    done: Done
     is_one_statement: bool
+    loop: asyncio.AbstractEventLoop
 
 
-_Outcome = tuple[_Job, Any, BaseException | None]
+_Outcome = tuple[_Job, Any, Exception | None]
 
 
-def _make_job(work: Work[Any], is_one_statement: bool = False) -> _Job:
-    return _Job(work, asyncio.get_running_loop().create_future(), is_one_statement)
+def _make_job(work: Work[Any], done: Done, is_one_statement: bool = False) -> _Job:
+    return _Job(work, done, is_one_statement, asyncio.get_running_loop())
 
 
 def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
@@ -152,16 +164,20 @@ def _run_job(connection: sqlite3.Connection, job: _Job) -> _Outcome:
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:
-    for loop, same_loop in groupby(outcomes, key=lambda outcome: outcome[0].future.get_loop()):
+    for loop, same_loop in groupby(outcomes, key=lambda outcome: outcome[0].loop):
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_settle, [*same_loop])
+            loop.call_soon_threadsafe(_finish, [*same_loop])
 
 
-def _settle(outcomes: Sequence[_Outcome]) -> None:
+def _finish(outcomes: Sequence[_Outcome]) -> None:
     for job, result, error in outcomes:
-        if job.future.done():  # cancelled
-            continue
-        if error is None:
-            job.future.set_result(result)
-        else:
-            job.future.set_exception(error)
+        job.done(result, error)
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    if future.done():  # cancelled
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -96,7 +96,7 @@ class Mirror:
     def _append(self, events: Sequence[Event]) -> None:
         """Add events. If the copy exceeds the size limit, end it, although the original goes on."""
         try:
-            self._bus.add(self._id, events)
+            self._bus.append_all(self._id, events)
         except CopilotError:
             self.is_complete = True
             self._ending = asyncio.create_task(

@@ -84,14 +84,29 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
         file = self._database or await self._connect()
         self._writes += 1
         trim = self._plan_trim() if self._writes % _WRITES_PER_TRIM == 0 else None
-        now = self._clock.now(len(parts))  # later than the trimmed entries
-        work = partial(transactions.write_segments, segments=parts, now=now)
+        work = self._build_write(parts)  # later than the trimmed entries
         if trim is None:
-            is_one_statement = all(segment.whole is None for _, segment in parts)
-            await file.do(work, is_one_statement=is_one_statement)
+            await file.do(work)
         else:
             await file.do(_trim_and_do(trim, work))
             self._trimmed_before = trim.before
+
+    def submit(self, segments: Sequence[Segment], done: Callable[[Exception | None], None]) -> bool:
+        """Begin to write segments, unless the file is to be opened or its journal trimmed first."""
+        parts: list[tuple[Place, Segment]] = []
+        for segment in segments:
+            if (run := self._running.get(segment.log_id)) is not None:
+                parts.append((run.place, segment))
+        file, writes = self._database, self._writes + 1
+        if not (isinstance(file, _File) and parts and writes % _WRITES_PER_TRIM):
+            return False
+        self._writes = writes
+        file.submit(self._build_write(parts), done)
+        return True
+
+    def _build_write(self, parts: Sequence[tuple[Place, Segment]]) -> Work[None]:
+        now = self._clock.now(len(parts))
+        return partial(transactions.write_segments, segments=parts, now=now)
 
     async def _delete(self, key: ThreadKey) -> bool:
         # the latest events of the thread are in the journal
@@ -186,22 +201,38 @@ class _File(NamedTuple):
         return self.lock.id
 
     async def do(
-        self, work: Work[T], *, reading: bool = False, is_one_statement: bool = False
+        self,
+        work: Work[T],
+        *,
+        reading: bool = False,
+        is_one_statement: bool = False,  # noqa: ARG002  # the interface's
     ) -> T:
         """Execute `work` in a transaction, in a thread."""
-
-        def run(connection: sqlite3.Connection) -> T:
-            return run_to_end(work(SqliteTransaction(connection, self.path, self.lock.id)))
-
         try:
-            if reading:
-                return await self.readers.do(run)
-            return await self.writer.do(run, is_one_statement=is_one_statement)
+            return await (self.readers if reading else self.writer).do(self._prepare(work))
         except (sqlite3.Error, OSError) as error:
-            failure = build_failure(self.path, error)
-            if not reading and is_write_refusal(error):
-                self.refusal.begin(StoreReadOnly(f"{failure.message} {failure.hint}"))
-            raise failure from error
+            raise self._explain(error, reading=reading) from error
+
+    def submit(self, work: Work[None], done: Callable[[Exception | None], None]) -> None:
+        """Execute `work`, a single statement, in the thread that writes; then call `done`."""
+
+        def finish(_: None, error: Exception | None) -> None:
+            if isinstance(error, sqlite3.Error | OSError):
+                failure = self._explain(error)
+                failure.__cause__ = error
+                error = failure
+            done(error)
+
+        self.writer.submit(self._prepare(work), finish, is_one_statement=True)
+
+    def _prepare(self, work: Work[T]) -> Callable[[sqlite3.Connection], T]:
+        return lambda db: run_to_end(work(SqliteTransaction(db, self.path, self.lock.id)))
+
+    def _explain(self, error: sqlite3.Error | OSError, *, reading: bool = False) -> CopilotError:
+        failure = build_failure(self.path, error)
+        if not reading and is_write_refusal(error):
+            self.refusal.begin(StoreReadOnly(f"{failure.message} {failure.hint}"))
+        return failure
 
     async def check_writable(self, now: int) -> None:
         """Raise `StoreReadOnly` if the last write was refused and a trial write fails, too."""

@@ -226,7 +226,8 @@ class Response:
         self._size = 0
         self._dropped = False
         self._error: OSError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bytes] | None = None
+        """Gets the next block, or `b""` if there is something else to look at."""
 
     @property
     def ends_with_connection(self) -> bool:
@@ -252,7 +253,8 @@ class Response:
                 raise self._error
             if self.ended:
                 return b""
-            await self._wait()
+            if block := await self._wait():
+                return block
         block = blocks[0] if len(blocks) == 1 else b"".join(blocks)
         blocks.clear()
         if self._size > _HIGH_WATER:
@@ -284,13 +286,14 @@ class Response:
     def feed(self, block: bytes) -> None:
         if self._dropped:
             return
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():  # nearly always
+            waiter.set_result(block)
+            return
         self._blocks.append(block)
         self._size += len(block)
         if self._size > _HIGH_WATER:
             self._connection.pause_reading()
-        waiter = self._waiter  # as `_wake` does, for each chunk
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
 
     def end(self) -> None:
         self.ended = True
@@ -305,14 +308,14 @@ class Response:
         self._dropped = True
         self._blocks.clear()
 
-    def _wait(self) -> "asyncio.Future[None]":
+    def _wait(self) -> "asyncio.Future[bytes]":
         self._waiter = self._loop.create_future()
         return self._waiter
 
     def _wake(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            waiter.set_result(b"")
 
 
 INFLATABLE = {"gzip", "x-gzip", "deflate"}

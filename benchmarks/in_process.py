@@ -51,24 +51,7 @@ class InProcess:
         self, path: str, body: bytes = b"", accept: str = "*/*", *, query: str = ""
     ) -> bytes:
         """Send a request, by GET if it has no body. Returns the last part of the response."""
-        requests = [{"type": "http.request", "body": body, "more_body": False}]
-        done = asyncio.Event()
-        parts: list[bytes] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            if requests:
-                return requests.pop()
-            await done.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: MutableMapping[str, Any]) -> None:
-            assert message.get("status", 200) == 200, message
-            self._model.go_on()
-            if message["type"] == "http.response.body":
-                parts[:] = [message.get("body", b"")]
-                if not message.get("more_body"):
-                    done.set()
-
+        client = _Client(body, self._model)
         headers = {"host": "localhost", "content-type": "application/json", "accept": accept}
         scope = {
             "type": "http",
@@ -84,8 +67,35 @@ class InProcess:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }
-        await self._app(scope, receive, send)
-        return parts[0]
+        await self._app(scope, client.receive, client.send)
+        return client.last_part
+
+
+class _Client:
+    """A request, with the attributes of uvicorn's own object that are read."""
+
+    write_paused = False
+
+    def __init__(self, body: bytes, model: "_Model") -> None:
+        self.flow = self
+        self.last_part = b""
+        self._requests = [{"type": "http.request", "body": body, "more_body": False}]
+        self._model = model
+        self._done = asyncio.Event()
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self._requests:
+            return self._requests.pop()
+        await self._done.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        assert message.get("status", 200) == 200, message
+        self._model.go_on()
+        if message["type"] == "http.response.body":
+            self.last_part = message.get("body", b"")
+            if not message.get("more_body"):
+                self._done.set()
 
 
 @asynccontextmanager

@@ -25,6 +25,16 @@ class Batch(NamedTuple):
     events: Sequence[Event]
 
 
+Sink = Callable[[Event], bool]
+"""Takes an event at once, or returns `False` to get it from `__anext__` with the next batch."""
+
+
+class LogReader(AsyncGenerator[Batch, None]):
+    """The batches of a log. Its reader may set a `sink` for events that arrive while it waits."""
+
+    sink: Sink | None = None
+
+
 class LogWriter:
     """Adds the events of one run to its log."""
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from copilot_runtime.api.bus import START, Batch, Bus, Cursor
+from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogReader
 from copilot_runtime.api.events import (
     BRIEF,
     LAST,
@@ -52,7 +52,7 @@ class MemoryBus(Bus):
         self.ttl = ttl
         self._logs: dict[str, _Log] = {}
         self._expiry = ExpiryQueue(ttl, self._forget)
-        self._readers = 0
+        self.reader_count = 0
 
     async def append(self, log_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
@@ -79,7 +79,7 @@ class MemoryBus(Bus):
         if isinstance(events[-1], LAST):
             self._end(log_id, log)
         log.events += shared
-        if log.waiters:
+        if log.readers:
             log.wake()
         return True
 
@@ -91,7 +91,7 @@ class MemoryBus(Bus):
                 f"No run {log_id!r}: it never was, or its log is older than its lifetime.",
                 hint="Raise log_ttl in the settings if clients come back later.",
             )
-        return self._follow(log, _position(after))
+        return _LogReader(self, log, _position(after))
 
     def list_events(self, log_id: str) -> Sequence[Event]:
         """Return the current events of a log; an empty list if there is no such log."""
@@ -100,7 +100,7 @@ class MemoryBus(Bus):
 
     def count_readers(self) -> int:
         """Return the current number of readers."""
-        return self._readers
+        return self.reader_count
 
     async def drop(self, log_id: str) -> None:
         """Delete a log. Its current readers may continue."""
@@ -112,29 +112,6 @@ class MemoryBus(Bus):
 
     def __len__(self) -> int:
         return len(self._logs)
-
-    async def _follow(self, log: "_Log", position: int) -> AsyncGenerator[Batch, None]:
-        events, loop = log.events, asyncio.get_running_loop()
-        self._readers += 1
-        try:
-            while True:
-                if position < len(events):
-                    batch = events[position:]
-                    position = len(events)
-                    yield Batch(str(position), batch)
-                elif log.ended:
-                    return
-                else:
-                    waiter: asyncio.Future[None] = loop.create_future()
-                    log.waiters.append(waiter)
-                    try:
-                        await waiter
-                    except asyncio.CancelledError:
-                        if waiter in log.waiters:
-                            log.waiters.remove(waiter)
-                        raise
-        finally:
-            self._readers -= 1
 
     def _append(self, log_id: str, event: Event) -> None:
         log = self._logs.get(log_id)
@@ -153,8 +130,8 @@ class MemoryBus(Bus):
         if (log.size > self.max_bytes or len(events) >= self.max_events) and not log.ended:
             raise self._build_limit_error()
         events.append(event)
-        if log.waiters:
-            log.wake()
+        if log.readers:
+            log.wake(event)
 
     def _open(self, log_id: str) -> "_Log":
         """Return a log, created if necessary. Raises `Misuse` if it has ended."""
@@ -199,7 +176,7 @@ _NOTHING: tuple[Sequence[Event], Sequence[Event], int] = ((), (), 0)
 
 
 class _Log:
-    __slots__ = ("ended", "events", "reserved", "size", "sizes", "waiters")
+    __slots__ = ("ended", "events", "readers", "reserved", "size", "sizes")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -208,13 +185,15 @@ class _Log:
         """The reserved events: as given, as they will be added, and their size in bytes."""
         self.ended = False
         self.sizes: SizeTracker | None = None
-        self.waiters: list[asyncio.Future[None]] = []
+        self.readers: list[_LogReader] = []
+        """The readers that wait for the next event."""
 
-    def wake(self) -> None:
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+    def wake(self, event: Event | None = None) -> None:
+        """Tell the readers that an event was added; `None` stands for several."""
+        readers, self.readers = self.readers, []
+        for reader in readers:
+            if not reader.take(event):
+                self.readers.append(reader)
 
     def measure(self, event: Event) -> tuple[Event, int]:
         """Return the event with shared values, and the approximate size of its content in bytes."""
@@ -231,6 +210,58 @@ class _Log:
             self.sizes = SizeTracker()
         event, values = _share_value(event, self.sizes)
         return event, self.sizes.add(values)
+
+
+class _LogReader(LogReader):
+    def __init__(self, bus: MemoryBus, log: _Log, position: int) -> None:
+        self._bus = bus
+        self._log = log
+        self._position = position
+        self._waiter: asyncio.Future[None] | None = None
+        self._state: Literal["new", "open", "closed"] = "new"
+
+    async def __anext__(self) -> Batch:
+        log = self._log
+        if self._state == "new":
+            self._state = "open"
+            self._bus.reader_count += 1
+        while self._state == "closed" or self._position >= len(log.events):
+            if self._state == "closed" or log.ended:
+                await self.athrow()
+            self._waiter = asyncio.get_running_loop().create_future()
+            log.readers.append(self)
+            try:
+                await self._waiter
+            except BaseException:
+                if self in log.readers:
+                    log.readers.remove(self)
+                raise
+        events = log.events[self._position :]
+        self._position += len(events)
+        return Batch(str(self._position), events)
+
+    async def asend(self, value: None) -> Batch:  # noqa: ARG002  # the interface's
+        return await self.__anext__()
+
+    async def athrow(self, *failure: Any) -> Batch:  # noqa: ARG002  # the interface's
+        if self._state == "open":
+            self._bus.reader_count -= 1
+        self._state = "closed"
+        raise StopAsyncIteration
+
+    def take(self, event: Event | None) -> bool:
+        """Pass an event to the sink, or wake the task that waits. Returns whether it was woken."""
+        waiter = self._waiter
+        try:
+            if event is not None and self.sink is not None and self.sink(event):
+                self._position += 1
+                return False
+        except Exception as error:  # for the reader, not for the writer
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        return True
 
 
 def _share_value(event: Event, sizes: "SizeTracker") -> tuple[Event, Sequence[Any]]:

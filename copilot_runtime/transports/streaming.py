@@ -3,14 +3,18 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.types import Message, Receive, Send
 
+from copilot_runtime.api.bus import LogReader
+from copilot_runtime.api.events import LAST, Event, TextMessageContent
+from copilot_runtime.runtime.run import Log
 from copilot_runtime.security.cors import RawHeaders
 
 logger = logging.getLogger(__name__)
@@ -25,6 +29,13 @@ UNBUFFERED: RawHeaders = [
 
 PIECE = 64 * 1024
 """Size of a write, in bytes: servers buffer everything they get, however slow the client is."""
+
+
+_LONG_CHUNK = 10_000
+"""Characters of a chunk that is not written before the client has room for it."""
+
+Encode = Callable[[Sequence[Event]], bytes]
+"""Returns what to write for a batch of events, perhaps nothing."""
 
 
 class WriteTimeout(Exception):
@@ -57,6 +68,9 @@ class Stream:
     ) -> None:
         self._receive = receive
         self._send = send
+        # uvicorn's: without a wait for room, its `send` does not suspend
+        flow = getattr(getattr(send, "__self__", None), "flow", None)
+        self._flow: Any = flow if hasattr(flow, "write_paused") else None
         self._head = head
         self._timeout = timeout
         self._keep_alive = keep_alive
@@ -97,6 +111,35 @@ class Stream:
                 raise WriteTimeout from None
             raise
         self._since = None
+
+    async def write_log(self, log: Log, encode: Encode) -> None:
+        """Write a log to its end.
+
+        A chunk of text is written when it is added to the log, without a task, if there is room.
+        """
+        if isinstance(log, LogReader) and self._flow is not None:
+            log.sink = partial(self._write_chunk, encode)
+        async with aclosing(log) as batches:
+            async for _, events in batches:
+                if body := encode(events):
+                    await self.write(body, last=isinstance(events[-1], LAST))
+
+    def _write_chunk(self, encode: Encode, event: Event) -> bool:
+        """Write a chunk without a task, unless its write might wait. Returns whether it did."""
+        if type(event) is not TextMessageContent or len(event.content) > _LONG_CHUNK:
+            return False
+        now = self._loop.time()
+        if self._flow.write_paused or now == self._last:  # those of one turn are written together
+            return False
+        if body := encode((event,)):
+            self._last = now
+            message = {"type": "http.response.body", "body": body, "more_body": True}
+            sending: Any = self._send(message)
+            try:
+                sending.send(None)
+            except StopIteration:  # it has returned without a wait
+                return True
+        return True
 
     async def write_each(self, frames: Iterable[bytes]) -> None:
         """Write many frames in few chunks.

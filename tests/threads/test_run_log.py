@@ -8,6 +8,7 @@ import pytest
 
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import START
+from copilot_runtime.api.bus import LogReader
 from copilot_runtime.api.events import (
     Activity,
     AgentState,
@@ -96,9 +97,51 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
     waiting[1].cancel()
     await asyncio.wait([waiting[1]])
 
-    assert len(bus._logs["r"].waiters) == 2  # pyright: ignore[reportPrivateUsage]  # nothing public shows it
+    assert len(bus._logs["r"].readers) == 2  # pyright: ignore[reportPrivateUsage]  # nothing public shows it
     await written(RunFinished(), bus=bus)
     assert await waiting[0] == await waiting[2] == [*WORDS, RunFinished()]
+
+
+async def test_a_waiting_reader_gets_what_its_sink_takes_at_once_and_the_rest_in_batches() -> None:
+    bus = await written(WORDS[0])
+    reader, taken = bus.read("r"), list[Event]()
+    assert isinstance(reader, LogReader)
+
+    def take(event: Event) -> bool:
+        is_first = event is WORDS[1]
+        taken.extend([event] if is_first else [])
+        return is_first
+
+    reader.sink = take
+    await anext(reader)
+    following = asyncio.create_task(anext(reader))
+    await asyncio.sleep(0)
+    await written(*WORDS[1:], bus=bus)
+
+    assert (taken, (await following).events) == ([WORDS[1]], WORDS[2:])
+    await reader.aclose()
+
+
+async def test_the_error_of_a_sink_is_that_of_its_reader() -> None:
+    bus = await written(WORDS[0])
+    reader, other = bus.read("r"), bus.read("r")
+    assert isinstance(reader, LogReader)
+
+    def fail(_: Event) -> bool:
+        raise ValueError("no such character")
+
+    reader.sink = fail
+    await anext(reader)
+    following = asyncio.create_task(anext(reader))
+    await asyncio.sleep(0)
+    await written(*WORDS[1:], bus=bus)
+
+    with pytest.raises(ValueError, match="no such character"):
+        await following
+    assert (await anext(other)).events == WORDS
+    await reader.aclose()
+    await other.aclose()
+    assert bus.count_readers() == 0
 
 
 async def test_runs_do_not_mix() -> None:

@@ -224,10 +224,7 @@ class AguiEndpoint(Transport):
             trace_id=start.trace_id,
         )
         try:
-            async with aclosing(start.log) as batches:
-                async for _, events in batches:
-                    if frames := encoder.feed(events):
-                        await stream.write(b"".join(frames), last=encoder.ended)
+            await stream.write_log(start.log, lambda events: b"".join(encoder.feed(events)))
         finally:
             if not run.persist:
                 self._stop(run)

@@ -157,12 +157,11 @@ class GraphQLServer:
         context.request.release_body()
         encoder = Encoder(plan, build_response(run))
         extensions = response.add_trace(run, properties)
-        async with response.stream(framing) as stream, aclosing(log) as batches:
+        async with response.stream(framing) as stream, aclosing(log):
             await stream.write(framing.begin(encoder.begin(extensions)))
-            async for _, events in batches:
-                if payloads := encoder.feed(events):
-                    last = encoder.ended
-                    await stream.write(framing.join(payloads, last=last), last=last)
+            await stream.write_log(
+                log, lambda events: framing.join(encoder.feed(events), last=encoder.ended)
+            )
 
     async def _execute_document(
         self,

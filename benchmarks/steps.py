@@ -8,6 +8,7 @@ any machine with the same Python; one costs about 120 instructions (`benchmarks.
 
 import asyncio
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -53,8 +54,13 @@ def count_steps(way: str) -> dict[str, Steps]:
 
 
 async def _count_steps(way: str) -> dict[str, Steps]:
+    with tempfile.TemporaryDirectory() as folder:
+        return await _count_steps_of(way, f"sqlite:///{folder}/threads.db")
+
+
+async def _count_steps_of(way: str, threads: str) -> dict[str, Steps]:
     client, path = _WAYS[way]
-    async with serve_in_process(agent=way == "AG-UI agent") as served:
+    async with serve_in_process(threads, agent=way == "AG-UI agent") as served:
         await served.chat_many(client, path, 2 * _CHATS)  # what is made once, is made now
         short = await count_files(served.chat_many(client, path, _CHATS))
         long = await count_files(served.chat(client, path, _CHUNKS))

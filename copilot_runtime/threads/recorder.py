@@ -141,20 +141,17 @@ class Recorder(Bus):
     def _write(self, writes: Sequence[PendingWrite]) -> None:
         """Store pending events, then publish those that are not published yet.
 
-        What ends no run needs no task if the store and the log can do without. If a run's log has
-        no capacity for all of them, the run is stored without its last event, which will be
-        replaced by an error.
+        That needs no task if the store and the log can do without. If a run's log has no capacity
+        for all of them, the run is stored without its last event, which will be replaced by an
+        error.
         """
-        ends_run = False
         segments: list[Segment] = []
         for write in writes:
-            if write.last is not None:
-                ends_run = True
-                if not self._has_room(write):
-                    self._commits.add(write.run, write.postpone_last())
+            if write.last is not None and not self._has_room(write):
+                self._commits.add(write.run, write.postpone_last())
             segments.append(write.segment())
         finish = partial(self._finish_write, writes, perf_counter())
-        if ends_run or not self.store.submit(segments, finish):
+        if not self.store.submit(segments, finish):
             self._spawn(writes, self._write_all(writes, segments))
 
     def _finish_write(
@@ -168,6 +165,8 @@ class Recorder(Bus):
                 self._spawn(writes, self._settle(writes[number:], error))
                 return
             write.run.note_storage(len(write.events))
+            if write.last is not None:
+                self._finish(write.run)
         self._end_write(writes)
 
     def _spawn(self, writes: Sequence[PendingWrite], work: Coroutine[None, None, None]) -> None:
@@ -229,7 +228,7 @@ class Recorder(Bus):
     async def _publish(self, write: PendingWrite) -> None:
         """Publish the events that are now stored."""
         run, events = write.run, write.unpublished
-        if len(events) == 1 or (events and not self._publish_all(write)):
+        if events and not self._publish_all(write):
             for event in events:
                 try:
                     await self.inner.append(run.log_id, event)

@@ -1,10 +1,11 @@
 """The event bus in the memory of this process."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogReader
 from copilot_runtime.api.events import (
@@ -65,9 +66,9 @@ class MemoryBus(Bus):
     def append_all(self, log_id: str, events: Sequence[Event]) -> bool:
         """Add events atomically and wake the readers once. Raises as `append` does.
 
-        The limits apply to a last event, too; if this raises, `append` may still accept some.
+        The limits apply to a last event of several, too; if this raises, `append` may accept some.
         """
-        if len(events) == 1 and not isinstance(events[0], LAST):  # nearly always
+        if len(events) == 1:  # nearly always
             self._append(log_id, events[0])
             return True
         log = self._open(log_id)
@@ -218,15 +219,13 @@ class _LogReader(LogReader):
         self._log = log
         self._position = position
         self._waiter: asyncio.Future[None] | None = None
-        self._state: Literal["new", "open", "closed"] = "new"
+        self._is_open = True
+        bus.reader_count += 1
 
     async def __anext__(self) -> Batch:
         log = self._log
-        if self._state == "new":
-            self._state = "open"
-            self._bus.reader_count += 1
-        while self._state == "closed" or self._position >= len(log.events):
-            if self._state == "closed" or log.ended:
+        while self._position >= len(log.events):
+            if log.ended or not self._is_open:
                 await self.athrow()
             self._waiter = asyncio.get_running_loop().create_future()
             log.readers.append(self)
@@ -244,10 +243,16 @@ class _LogReader(LogReader):
         return await self.__anext__()
 
     async def athrow(self, *failure: Any) -> Batch:  # noqa: ARG002  # the interface's
-        if self._state == "open":
-            self._bus.reader_count -= 1
-        self._state = "closed"
+        self._close()
         raise StopAsyncIteration
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._bus.reader_count -= 1
+            self._is_open, self._position = False, sys.maxsize
 
     def take(self, event: Event | None) -> bool:
         """Pass an event to the sink, or wake the task that waits. Returns whether it was woken."""

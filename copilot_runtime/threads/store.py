@@ -201,7 +201,7 @@ class ThreadStore:
         segments: Sequence[Segment],  # noqa: ARG002
         done: Callable[[Exception | None], None],  # noqa: ARG002
     ) -> bool:
-        """Begin to `write` segments that end no run, without a task, if the store is able to.
+        """Begin to `write` segments without a task, if the store is able to.
 
         Returns `False` if `write` has to do it. Otherwise `done` is called by the event loop with
         the error, or with `None` once the segments are durable.

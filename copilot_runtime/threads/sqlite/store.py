@@ -101,7 +101,14 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
         if not (isinstance(file, _File) and parts and writes % _WRITES_PER_TRIM):
             return False
         self._writes = writes
-        file.submit(self._build_write(parts), done)
+        is_one_statement = all(segment.whole is None for _, segment in parts)
+
+        def finish(error: Exception | None) -> None:
+            if error is None and not is_one_statement:
+                self._forget_ended(segments)
+            done(error)
+
+        file.submit(self._build_write(parts), finish, is_one_statement=is_one_statement)
         return True
 
     def _build_write(self, parts: Sequence[tuple[Place, Segment]]) -> Work[None]:
@@ -213,8 +220,14 @@ class _File(NamedTuple):
         except (sqlite3.Error, OSError) as error:
             raise self._explain(error, reading=reading) from error
 
-    def submit(self, work: Work[None], done: Callable[[Exception | None], None]) -> None:
-        """Execute `work`, a single statement, in the thread that writes; then call `done`."""
+    def submit(
+        self,
+        work: Work[None],
+        done: Callable[[Exception | None], None],
+        *,
+        is_one_statement: bool,
+    ) -> None:
+        """Execute `work` in the thread that writes; then call `done`."""
 
         def finish(_: None, error: Exception | None) -> None:
             if isinstance(error, sqlite3.Error | OSError):
@@ -223,7 +236,7 @@ class _File(NamedTuple):
                 error = failure
             done(error)
 
-        self.writer.submit(self._prepare(work), finish, is_one_statement=True)
+        self.writer.submit(self._prepare(work), finish, is_one_statement=is_one_statement)
 
     def _prepare(self, work: Work[T]) -> Callable[[sqlite3.Connection], T]:
         return lambda db: run_to_end(work(SqliteTransaction(db, self.path, self.lock.id)))

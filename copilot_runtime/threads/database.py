@@ -204,10 +204,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         except ServerLost:
             if any(segment.log_id in self._running for _, segment in parts):
                 raise self._lose_runs(segments) from None
-        self._forget_ended(segments)
-
-    def _forget_ended(self, segments: Sequence[Segment]) -> None:
-        for segment in segments:
+        for _, segment in parts:
             if segment.whole is not None:
                 self._running.pop(segment.log_id, None)
 

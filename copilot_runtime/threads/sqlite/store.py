@@ -105,7 +105,9 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
 
         def finish(error: Exception | None) -> None:
             if error is None and not is_one_statement:
-                self._forget_ended(segments)
+                for segment in segments:
+                    if segment.whole is not None:
+                        self._running.pop(segment.log_id, None)
             done(error)
 
         file.submit(self._build_write(parts), finish, is_one_statement=is_one_statement)

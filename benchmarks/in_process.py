@@ -20,6 +20,9 @@ from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.api.agent import StageFunction
 from copilot_runtime.threads.store import ThreadStore
 
+_PAUSE = 0.003
+"""Seconds before a word. The clock of uvloop has milliseconds, and chunks of one are joined."""
+
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -174,6 +177,7 @@ class _Model:
         for number, block in enumerate(blocks):
             if number:
                 await self._received.wait()
+                await asyncio.sleep(_PAUSE)
             self._received.clear()
             writer.write(block)  # at once, so that it is read at once
 

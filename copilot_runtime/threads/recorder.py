@@ -3,6 +3,7 @@
 import logging
 from asyncio import Task, get_running_loop
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from time import monotonic, perf_counter
@@ -204,10 +205,9 @@ class Recorder(Bus):
         """Return whether the inner bus has capacity for the unpublished events."""
         if len(write.unpublished) == 1:  # `append` always takes a last event
             return True
-        try:
+        with suppress(Exception):  # publishing them will raise it again
             return self.inner.reserve(write.run.log_id, write.unpublished)
-        except Exception:  # publishing them will raise it again
-            return True
+        return True
 
     async def _store(self, segments: Sequence[Segment]) -> Exception | None:
         """Write to the store; return the error, or `None`."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from types import MethodType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
@@ -54,6 +55,8 @@ class Stream:
     _since: float | None = None
     """When the active write began, or `None`."""
     _stalled = False
+    _flow: Any = None
+    """uvicorn's state of a connection, whose `write_paused` says whether its `send` would wait."""
     _beat: asyncio.Task[None] | None = None
 
     def __init__(
@@ -68,9 +71,12 @@ class Stream:
     ) -> None:
         self._receive = receive
         self._send = send
-        # uvicorn's: without a wait for room, its `send` does not suspend
-        flow = getattr(getattr(send, "__self__", None), "flow", None)
-        self._flow: Any = flow if hasattr(flow, "write_paused") else None
+        method: Any = send
+        match method:  # uvicorn's does not suspend while the client has room
+            case MethodType(__self__=object(flow=object(write_paused=bool()) as flow)):
+                self._flow = flow
+            case _:
+                pass
         self._head = head
         self._timeout = timeout
         self._keep_alive = keep_alive

@@ -1,10 +1,11 @@
 """The adapter for OpenAI, and for servers with its chat completions or Responses API."""
 
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
+from urllib.parse import parse_qsl
 
 from copilot_runtime.adapters.added_fields import name_origin
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -136,6 +137,28 @@ class OpenAIAdapter(HTTPAdapter):
             parallel_tool_calls=parallel_tool_calls,
             reasoning_summary=reasoning_summary,
         )
+
+    @asynccontextmanager
+    async def open_client(self, model: str) -> "AsyncGenerator[AsyncOpenAI]":
+        """Yield a client of OpenAI's SDK for a model: this adapter's, or one for its server.
+
+        Raises `ConfigurationFailed` if a required key is missing.
+        """
+        from openai import AsyncOpenAI
+
+        if self._client is not None:
+            yield self._client
+            return
+        route = await self._find_route(model)
+        url, _, query = route.url.partition("?")
+        headers = {name: text for name, text in route.headers.items() if name != "authorization"}
+        async with AsyncOpenAI(
+            api_key=route.service.secret or "none",  # where it is required, the route has one
+            base_url=url.removesuffix(f"/{_PATHS[self.api]}"),
+            default_headers=headers,
+            default_query=dict(parse_qsl(query)),
+        ) as client:
+            yield client
 
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter

@@ -27,6 +27,7 @@ from copilot_runtime.extensions.analyst.guards import AnswerTexts
 from copilot_runtime.extensions.analyst.loops import Loop, LoopRequest, TurnAdapter, find_loop
 from copilot_runtime.extensions.analyst.prompt.prepare import PreparedRequest
 from copilot_runtime.extensions.analyst.question import (
+    MAX_QUESTION,
     Question,
     RequestBlocked,
     guard_question,
@@ -213,7 +214,11 @@ class _Answer:
                 guarded = guard_question(message)
                 message = guarded.message
                 if guarded.notice:
-                    thoughts.emit("reflection", guarded.notice)
+                    thoughts.emit(
+                        "reflection",
+                        f"The question is longer than {MAX_QUESTION:,} characters: only its "
+                        "beginning is answered.",
+                    )
         except RequestBlocked as blocked:
             thoughts.emit("decision", f"Blocked the request: {blocked.kind}.")
             span.set_attributes({semconv.REQUEST_BLOCKED: blocked.kind})

@@ -1,17 +1,19 @@
 """Model loops with OpenAI's Agents SDK and with pydantic-ai, over the analyst's tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.actions.execute import execute
+from copilot_runtime.adapters.openai.adapter import OpenAIAdapter
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.analyst.loops import LoopRequest
+from copilot_runtime.extensions.analyst.loops import LoopRequest, TurnAdapter
 from copilot_runtime.extensions.frameworks.openai_agents.agent import OpenAIAgentsAgent
 from copilot_runtime.extensions.frameworks.pydantic_ai import PydanticAIAgent
 from copilot_runtime.telemetry.span import NO_SPAN
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
     from pydantic_ai import Tool
 
 
-def run_openai_agents(request: LoopRequest) -> Events:
-    """Yield the events of the SDK.
+async def run_openai_agents(request: LoopRequest) -> Events:
+    """Yield the events of the SDK, whose requests go to the server of the adapter.
 
-    Raises `MissingPackage`, and the errors of `OpenAIAgentsAgent`.
+    Raises `MissingPackage`, `ConfigurationFailed` for the adapter of another API, and the errors of
+    `OpenAIAgentsAgent`.
     """
     try:
         from agents import Agent
@@ -33,15 +36,44 @@ def run_openai_agents(request: LoopRequest) -> Events:
             "The framework openai-agents", "openai-agents", "openai-agents"
         ) from error
     own = [action for action in request.run.actions if action.run is not None]
-    agent: Any = Agent(
-        name=request.run.agent_name,
-        instructions=request.instructions,
-        model=request.model or None,
-        tools=[*_build_sdk_tools(own, request)],
-    )
     others = [action for action in request.run.actions if action.run is None]
     run = replace(request.run, actions=others, follow_up="server")
-    return OpenAIAgentsAgent(agent, max_turns=request.max_turns).run(run)
+    async with _open_sdk_model(request) as model:
+        agent: Any = Agent(
+            name=request.run.agent_name,
+            instructions=request.instructions,
+            model=model,
+            tools=[*_build_sdk_tools(own, request)],
+        )
+        async with aclosing(
+            OpenAIAgentsAgent(agent, max_turns=request.max_turns).run(run)
+        ) as events:
+            async for event in events:
+                yield event
+
+
+@asynccontextmanager
+async def _open_sdk_model(request: LoopRequest) -> AsyncGenerator[Any]:
+    """Yield the model of a request as an object of the SDK.
+
+    A name alone would make the SDK send everything to OpenAI, whatever the adapter is.
+    """
+    from agents import OpenAIChatCompletionsModel, OpenAIResponsesModel
+
+    if request.model is not None and not isinstance(request.model, str):
+        yield request.model
+        return
+    adapter = request.adapter.inner if isinstance(request.adapter, TurnAdapter) else request.adapter
+    if not isinstance(adapter, OpenAIAdapter):
+        raise ConfigurationFailed(
+            f"The framework openai-agents cannot use a {type(adapter).__name__}: it needs an "
+            "adapter with OpenAI's API.",
+            hint="Set analyst.framework to own, or adapter to openai, also with a base_url.",
+        )
+    name = request.model or adapter.model
+    build: Any = OpenAIChatCompletionsModel if adapter.api == "chat" else OpenAIResponsesModel
+    async with adapter.open_client(name) as client:
+        yield build(name, client)
 
 
 def _build_sdk_tools(actions: Sequence[Action], request: LoopRequest) -> "Sequence[FunctionTool]":

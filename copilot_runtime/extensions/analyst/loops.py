@@ -28,9 +28,9 @@ class LoopRequest:
     """The run, with the messages and the actions for the model."""
     instructions: str
     adapter: Adapter
-    """The model adapter of our own loop."""
+    """The model adapter, which the Agents SDK uses as well."""
     model: Any = None
-    """The model for a framework: its name, or an object of that framework."""
+    """The model: its name, or an object of the framework."""
     max_turns: int = 12
     timeout: float = 60.0
     """Timeout of a tool, in seconds."""
@@ -62,21 +62,21 @@ class TurnAdapter(Adapter):
     """An adapter that reports the start and the end of each model response."""
 
     def __init__(self, adapter: Adapter, on_turn: Callable[[bool], None]) -> None:
-        self._adapter = adapter
+        self.inner = adapter
         self._on_turn = on_turn
 
     async def stream(self, request: ChatRequest) -> Events:
         """Yield the adapter's events."""
         self._on_turn(True)
         try:
-            async with aclosing(self._adapter.stream(request)) as events:
+            async with aclosing(self.inner.stream(request)) as events:
                 async for event in events:
                     yield event
         finally:
             self._on_turn(False)
 
     def check(self, run: RunInput) -> None:
-        self._adapter.check(run)
+        self.inner.check(run)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        return self._adapter.endpoint(request)
+        return self.inner.endpoint(request)

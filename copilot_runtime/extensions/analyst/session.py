@@ -205,6 +205,13 @@ class Session:
         default_factory=dict[str, tuple[Decision, str]]
     )
 
+    def record_sql(self, sql: str, tables: Sequence[str]) -> None:
+        """Record the model's SQL that answers this question, also from the cache."""
+        self.last_sql = sql
+        if sql not in self.turn_sql:
+            self.turn_sql.append(sql)
+        self.sql_tables[sql] = tables
+
     @property
     def sql_executed(self) -> bool:
         """`True` if the model's SQL ran for this question."""

@@ -66,7 +66,9 @@ class AnalystSettings(Section):
         default="", description="Model of the agent. Empty: the adapter's. Also LLM_MODEL_NAME."
     )
     framework: Literal["own", "openai-agents", "pydantic-ai"] = Field(
-        default="own", description="The agent loop: our own, or that of an SDK."
+        default="own",
+        description="The agent loop: our own, or that of an SDK. openai-agents asks the server of "
+        "the adapter, which must have OpenAI's API; pydantic-ai the provider that model names.",
     )
     instructions: str = Field(
         default="",

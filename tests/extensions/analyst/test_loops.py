@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.api.events import Interrupt
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from tests.adapters.provider import saying, serving, text
 from tests.extensions.analyst.analysts import (
     ask,
     build_analyst,
@@ -62,6 +65,35 @@ async def test_a_framework_answers_with_the_same_tools(tmp_path: Path, framework
     assert table["rows"] == [[100]]
     kinds = [kind for kind, _ in list_thoughts(events)]
     assert kinds == ["reasoning", "tool_use", "observation", "success"]
+
+
+async def test_the_agents_sdk_asks_the_server_of_the_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the one of `OPENAI_BASE_URL`, which is unreachable here."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-machine")
+    analyst = build_analyst(tmp_path, framework="openai-agents")
+    async with serving() as provider:
+        provider.answer(saying(text("It is 100.")))
+        adapter = OpenAIAdapter("qwen", base_url=f"{provider.url}/v1", api_key="sk-ours")
+        agent = AnalystAgent(analyst, adapter)
+        events = [event async for event in agent.run(ask("What is the sum?"))]
+        await adapter.aclose()
+    await analyst.aclose()
+
+    assert read_text(events) == "It is 100."
+    (request,) = provider.requests
+    assert request.body["model"] == "qwen"
+    assert request.headers["authorization"] == "bearer sk-ours"
+
+
+async def test_the_agents_sdk_refuses_the_adapter_of_another_api(tmp_path: Path) -> None:
+    analyst = build_analyst(tmp_path, framework="openai-agents")
+    agent = AnalystAgent(analyst, ScriptedAdapter())
+    with pytest.raises(ConfigurationFailed, match="cannot use a ScriptedAdapter"):
+        _ = [event async for event in agent.run(ask("What is the sum?"))]
+    await analyst.aclose()
 
 
 async def test_a_framework_asks_before_it_saves(tmp_path: Path) -> None:

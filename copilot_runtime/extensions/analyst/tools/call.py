@@ -68,6 +68,8 @@ async def call_tool(session: Session, name: str, arguments: Mapping[str, Any]) -
         return _fail(session, name, error)
     if tool.is_cached and (hit := session.cache.get(key)) is not None:
         _keep(session, hit)
+        if hit.lineage is not None and hasattr(checked, "sql"):
+            session.record_sql(hit.lineage.sql, hit.lineage.tables)
         return hit
     if (note := session.find_decline(name, arguments)) is not None:
         return _decline(session, name, note)

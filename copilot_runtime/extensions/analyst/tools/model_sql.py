@@ -76,8 +76,6 @@ async def execute_sql(
         session.failed_sql.append((sql, str(output["error"])))
         raise SqlFailed(output)
     session.fixes += outcome.fixes
-    session.last_sql = outcome.sql
-    session.turn_sql.append(outcome.sql)
     metrics = match_metrics(session, outcome.query.tree)
     tree = outcome.query.tree
     names = tree.named_selects if isinstance(tree, exp.Query) else []
@@ -94,7 +92,7 @@ async def execute_sql(
         ],
         fixes=outcome.fixes,
     )
-    session.sql_tables[outcome.sql] = lineage.tables
+    session.record_sql(outcome.sql, lineage.tables)
     return Execution(query=outcome.query, table=outcome.table, fixes=outcome.fixes, lineage=lineage)
 
 

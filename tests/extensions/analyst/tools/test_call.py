@@ -8,6 +8,7 @@ import pytest
 
 from copilot_runtime.extensions.analyst.engine.datasets import name_saved_table
 from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.memory.entries import extract_entries, find_lessons
 from copilot_runtime.extensions.analyst.session import Services, Session
 from copilot_runtime.extensions.analyst.sql.rules import Scope
 from copilot_runtime.extensions.analyst.tools.call import (
@@ -42,6 +43,19 @@ async def test_the_same_call_runs_once_and_is_in_the_answer_again(session: Sessi
     assert again is first
     assert session.findings.trust == "derived"
     assert [one.type for one in session.thoughts.thoughts] == ["tool_use", "observation"]
+
+
+async def test_memory_learns_from_an_answer_of_the_cache_as_from_any_other(
+    session: Session,
+) -> None:
+    sql = {"sql": "SELECT count(*) AS n FROM eval_data"}
+    await call_tool(session, "run_sql", sql)
+    later = replace(session, turn_sql=[], sql_tables={}, last_sql=None)
+    await call_tool(later, "run_sql", sql)
+
+    [(_, first)], [(_, second)] = find_lessons(session), find_lessons(later)
+    assert extract_entries(second, "eval_data") == extract_entries(first, "eval_data")
+    assert second.sql
 
 
 async def test_errors_and_charts_are_never_taken_from_the_cache(session: Session) -> None:

@@ -132,6 +132,9 @@ class Embedder(ABC):
     query_tokens: int = 0
     """Number of embedded query tokens, included in `tokens`."""
 
+    least_score: float = 0.0
+    """Minimum similarity of a query and a text that may be about it, from 0 to 1."""
+
     @property
     @abstractmethod
     def model(self) -> str:

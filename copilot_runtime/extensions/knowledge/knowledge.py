@@ -368,13 +368,14 @@ class Knowledge:
     ) -> list[Passage]:
         """Return the resources most similar to any of the texts, the best first.
 
-        `threshold` is the minimum cosine similarity; without it, resources with a score of almost
-        zero are left out. Those that relate to no text, by `Embedder.relates`, are left out unless
-        it is 0 or less.
+        `threshold` is the minimum cosine similarity; without it, that of the embedder, and more
+        than almost zero. Resources that relate to no text, by `Embedder.relates`, are left out
+        unless it is 0 or less.
         """
         await self._updater.wait_for_first()
         access = self.access(actor)
-        threshold = _LEAST_SCORE if threshold is None else threshold
+        if threshold is None:
+            threshold = max(_LEAST_SCORE, self.embedder.least_score)
         filter = Filter(access=access, type=type, prefix=prefix, threshold=threshold, limit=limit)
         texts = [texts] if isinstance(texts, str) else texts
         if type in self.similar.types:

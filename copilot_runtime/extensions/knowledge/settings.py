@@ -49,10 +49,11 @@ class KnowledgeSettings(Section):
         "all users may read resources without an owner.",
     )
     embedder: str = Field(
-        default="hashing",
+        default="auto",
         min_length=1,
         description="Embedder: a name, with a model after a colon, as in "
-        "openai:text-embedding-3-small. hashing needs no model: it compares words.",
+        "openai:text-embedding-3-small. hashing needs no model: it compares words. auto takes "
+        "minilm if it is installed, else hashing.",
     )
     embedder_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},

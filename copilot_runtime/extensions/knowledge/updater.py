@@ -149,7 +149,12 @@ class Updater:
                 "Knowledge is incomplete: a search by meaning misses resources. %s", self._gap
             )
         else:
-            logger.info("Knowledge: %d resources, up to date after %.1f s", self._count, seconds)
+            logger.info(
+                "Knowledge: %d resources, up to date after %.1f s; vectors by %s",
+                self._count,
+                seconds,
+                self._knowledge.embedder.model,
+            )
 
     async def count(self) -> int:
         """Return the number of resources, and store it for the status."""

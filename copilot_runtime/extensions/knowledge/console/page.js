@@ -46,8 +46,8 @@ async function show(id) {
 }
 
 async function showStatus() {
-  const { state, resources, sources } = await get("");
-  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources`;
+  const { state, resources, embedder, sources } = await get("");
+  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources, found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
   // sources with problems come first
   const sorted = [...sources.filter((source) => source.message), ...sources.filter((source) => !source.message)];

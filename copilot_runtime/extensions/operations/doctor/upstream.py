@@ -90,9 +90,9 @@ async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[
     embedder = knowledge.embedder
     await embedder.check_key()
     if not calls:
-        return [good("embeddings", f"{type(embedder).__name__}: not asked, --call asks it")]
+        return [good("embeddings", f"{embedder.model}: not asked, --call asks it")]
     [vector] = await embedder.embed(["doctor"])
-    return [good("embeddings", f"{len(vector)} dimensions")]
+    return [good("embeddings", f"{embedder.model}: {len(vector)} dimensions")]
 
 
 async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:

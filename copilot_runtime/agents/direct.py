@@ -19,6 +19,7 @@ from copilot_runtime.agents.instructions import (
     build_sources,
     build_system_message,
     check_instructions,
+    find_cited,
     join_passages,
     read_files,
     resolve_instructions,
@@ -60,9 +61,9 @@ class DirectAgent(Agent):
     `ConfigurationFailed` if either is invalid.
 
     A `retriever` finds passages for each question. The model gets them with the instructions, and
-    an AG-UI client gets their sources, as an `Activity` of the type `sources`, before the answer.
-    With `files`, files attached to questions are ingested first, and searched as well. A `window`
-    trims each request.
+    an AG-UI client gets those that the answer cites, as an `Activity` of the type `sources`, after
+    it. With `files`, files attached to questions are ingested first, and searched as well. A
+    `window` trims each request.
     """
 
     is_replayable = True
@@ -130,9 +131,7 @@ class DirectAgent(Agent):
         if shared is not None and run.parameters.model in self._models_without_tools:
             shared.is_offered = False
         request = await self._build_request(run, server, shared, reading)
-        if request.passages:
-            yield build_sources(run, request.passages)
-        turns = 0
+        turns, said = 0, ""
         while turns < self.max_turns:
             turn = Turn(run, server, self.action_timeout, shared)
             try:
@@ -146,7 +145,10 @@ class DirectAgent(Agent):
                 shared.is_offered = False
                 request = await self._build_request(run, server, shared, reading)
                 continue
+            said += turn.text
             if turn.is_done:
+                if cited := find_cited(request.passages, said):
+                    yield build_sources(run, cited)
                 return
             request = _extend_request(request, turn)
             turns += 1

@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from html import escape
 from typing import Any, TypeGuard
@@ -108,8 +108,17 @@ def render_passages(passages: Sequence[Passage], run_id: str) -> str:
     return "\n\n".join([head, *blocks])
 
 
-def build_sources(run: RunInput, passages: Sequence[Passage]) -> Activity:
-    """Return the event with the sources of an answer: links without texts.
+def find_cited(passages: Sequence[Passage], answer: str) -> Mapping[int, Passage]:
+    """Return the passages that an answer cites, by their numbers from 1."""
+    return {
+        number: passage
+        for number, passage in enumerate(passages, 1)
+        if f"[{number}]" in answer or (passage.url and passage.url in answer)
+    }
+
+
+def build_sources(run: RunInput, passages: Mapping[int, Passage]) -> Activity:
+    """Return the event with the sources of an answer: links without texts, by their numbers.
 
     Its id is derived from the question, so that several runs for one question replace it.
     """
@@ -126,7 +135,7 @@ def build_sources(run: RunInput, passages: Sequence[Passage]) -> Activity:
                     "url": passage.url,
                     "score": passage.score,
                 }
-                for number, passage in enumerate(passages, 1)
+                for number, passage in passages.items()
             ]
         },
     )

@@ -84,6 +84,11 @@ class Turn:
         """Whether no other turn of the model follows in this run."""
         return bool(not self.calls or self.browser_calls or self.is_direct or self.handoffs)
 
+    @property
+    def text(self) -> str:
+        """The text of the answer so far."""
+        return "".join(it.content for it in self.events if isinstance(it, TextMessageContent))
+
     def feed(self, event: Event) -> bool:
         """Record an event; start the action when its call is complete.
 

@@ -73,7 +73,10 @@ def system_text(request: ChatRequest) -> str:
 
 
 async def test_the_model_reads_the_passages_with_its_instructions_and_the_page_gets_links() -> None:
-    events, requests = await answer(Shelf(HOURS, STAFF), context=[ContextItem("Page", "home")])
+    said = say("At nine [1](/k/1), says Ada [2].")
+    events, requests = await answer(
+        Shelf(HOURS, STAFF), said, context=[ContextItem("Page", "home")]
+    )
 
     text = system_text(requests[0])
     assert text.startswith("Be brief.\n\n## Context from the application\n\nPage:\nhome\n\n## Pass")
@@ -82,9 +85,26 @@ async def test_the_model_reads_the_passages_with_its_instructions_and_the_page_g
     assert "[1](/k/1)" in text
     assert requests[0].passages == (HOURS, STAFF)
     assert events == [
+        *said,
         Activity(message_id="sources-u", activity_type="sources", content=SOURCES),
-        *say("At nine."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "numbers"),
+    [
+        ("At nine ([Hours](/k/1)).", [1]),
+        ("Ada does [2].", [2]),
+        ("I do not know.", []),
+    ],
+)
+async def test_the_page_gets_the_sources_that_an_answer_cites(
+    said: str, numbers: list[int]
+) -> None:
+    events, _ = await answer(Shelf(HOURS, STAFF), say(said))
+
+    shown = [it.content["sources"] for it in events if isinstance(it, Activity)]
+    assert [source["number"] for sources in shown for source in sources] == numbers
 
 
 async def test_passages_are_in_no_message_but_the_servers_own() -> None:
@@ -106,11 +126,11 @@ async def test_without_a_retriever_or_without_passages_nothing_is_added() -> Non
 async def test_one_search_serves_all_turns_of_a_run() -> None:
     shelf = Shelf(HOURS)
     action = Action(name="greet", run=_greet)
-    events, requests = await answer(shelf, call("greet"), say("Done."), actions=[action])
+    events, requests = await answer(shelf, call("greet"), say("Done [1]."), actions=[action])
 
     assert len(shelf.runs) == 1
     assert [system_text(request) for request in requests] == [system_text(requests[0])] * 2
-    assert [event for event in events if isinstance(event, Activity)] == events[:1]
+    assert [event for event in events if isinstance(event, Activity)] == events[-1:]
 
 
 async def _greet(arguments: object, context: object) -> str:
@@ -123,10 +143,10 @@ async def test_a_question_that_goes_on_after_a_browser_action_has_its_sources_on
         ActionExecutionMessage(id="c", name="paint", arguments="{}"),
         ResultMessage(id="r", call_id="c", name="paint", result="red"),
     ]
-    events, _ = await answer(Shelf(HOURS), messages=messages)
+    events, _ = await answer(Shelf(HOURS), say("At nine [1]."), messages=messages)
 
-    assert isinstance(events[0], Activity)
-    assert events[0].message_id == "sources-q7"
+    assert isinstance(events[-1], Activity)
+    assert events[-1].message_id == "sources-q7"
 
 
 async def test_a_client_of_v1_gets_an_answer_from_passages_and_no_event_it_cannot_read() -> None:

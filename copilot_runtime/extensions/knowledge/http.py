@@ -3,25 +3,23 @@
 Every response contains only what the policy allows the caller to read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from html import escape
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote
 
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.base.jsonvalue import (
-    JsonObject,
-    JsonValue,
-    as_list,
-    as_object,
-    get_object,
-    get_text,
-)
+from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
+from copilot_runtime.extensions.knowledge.document_page import (
+    POLICY,
+    list_provenance,
+    read_document,
+    render_document,
+)
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import (
     UPLOAD,
@@ -29,7 +27,6 @@ from copilot_runtime.extensions.knowledge.policies.ownership import (
     check_conversation,
     owns,
 )
-from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.uploads.attachments import clean_name, write_address
 from copilot_runtime.extensions.knowledge.uploads.queue import RETRY_AFTER, TooManyFiles
 from copilot_runtime.transports.body import BadRequest
@@ -115,12 +112,18 @@ class _KnowledgeRequest:
         self._actor = build_actor(request.caller.user)
 
     async def status(self) -> None:
-        """Respond with the state, the number of resources, and the sources."""
+        """Respond with the state, the number of resources, the embedder, and the sources."""
         sources = await self._knowledge.list_sources(actor=self._actor)
         found = await self._knowledge.find_resources(actor=self._actor)
         state = self._knowledge.status().state
-        status = {"state": state, "resources": len(found), "sources": [*map(asdict, sources)]}
-        await self._respond(status)
+        await self._respond(
+            {
+                "state": state,
+                "resources": len(found),
+                "embedder": self._knowledge.embedder.model,
+                "sources": [*map(asdict, sources)],
+            }
+        )
 
     async def search(self) -> None:
         """Respond with the resources most similar to the text `q`."""
@@ -155,16 +158,27 @@ class _KnowledgeRequest:
         ]
         await self._respond({"resources": rows, "total": len(found)})
 
-    async def show(self, uri: str) -> None:
-        """Respond with one resource: an HTML page for browsers, else JSON."""
+    async def show(self, name: str) -> None:
+        """Respond with one resource: its document for browsers, else JSON.
+
+        `name` is its URI or its key. A key is part of links, so a resource that the caller may not
+        read has none: a key tells nobody that there is one.
+        """
+        uri = name if "." in name else await self._knowledge.resources.find_by_key(name)
         reader = self._reader(uri)
-        resource = await self._knowledge.get(uri, actor=reader)
+        try:
+            resource = await self._knowledge.get(uri, actor=reader) if uri else None
+        except AccessDenied:
+            if uri == name:
+                raise
+            resource = None
         if resource is None:
             raise NotFound("There is no such resource.")
         passage = await self._knowledge.read(resource, actor=reader)
         files = await self._knowledge.provenance(resource, actor=self._actor)
         if "text/html" in self._request.headers.get("accept", ""):
-            page = render_resource(resource, passage, files).encode(errors="replace")
+            document = await read_document(self._knowledge, resource, reader)
+            page = render_document(document, resource, passage, files).encode(errors="replace")
             headers = {**_PRIVATE, "content-security-policy": POLICY}
             await self._send(page, "text/html; charset=utf-8", headers)
             return
@@ -247,64 +261,6 @@ def _read_budget(body: bytes) -> int | None:
 def _encode_passage(passage: Passage) -> Mapping[str, Any]:
     source = {"id": passage.id, "title": passage.title, "url": passage.url}
     return {**source, "score": passage.score, "text": passage.text}
-
-
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
-"""Content security policy of resource pages: they load nothing, since content is untrusted."""
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; }
-body { font: 16px/1.6 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
-article { white-space: pre-wrap; overflow-wrap: anywhere; }
-table { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: .8rem;
-  font-size: .85rem; width: 100%; }
-td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; overflow-wrap: anywhere; }
-td:first-child { opacity: .7; white-space: nowrap; }
-"""
-
-
-def render_resource(resource: Resource, passage: Passage, files: Sequence[str]) -> str:
-    """Return a resource as HTML. Its content is escaped, and only HTTP addresses become links."""
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
-        for name, value in list_provenance(resource, files)
-    )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
-        f"<title>{escape(passage.title)}</title><style>{_STYLE}</style>"
-        f"<h1>{escape(passage.title)}</h1><article>{escape(passage.text)}</article>"
-        f"<table>{rows}</table></html>"
-    )
-
-
-def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Return the provenance of a resource as pairs of a label and a value."""
-    place = get_object(resource.fields, "place")
-    where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
-    rows = [
-        *(("source", file) for file in files or [get_text(resource.fields, "source")]),
-        ("place", where),
-        *(("about", subject) for subject in resource.id.subjects),
-        ("type", resource.id.type),
-        ("resource", resource.uri),
-        ("version", resource.version),
-        ("tokens", str(resource.id.tokens or 0)),
-    ]
-    return [(name, value) for name, value in rows if value]
-
-
-def _describe(value: JsonValue) -> str:
-    """Return a value, or a range as `1 to 5`."""
-    return " to ".join(map(str, dict.fromkeys(as_list(value) or [value])))
-
-
-def _link(value: str) -> str:
-    host = urlsplit(value).hostname if value.startswith(("http://", "https://")) else ""
-    if not host or host.endswith(".invalid"):
-        return escape(value)
-    return f'<a href="{escape(value)}" rel="noreferrer noopener">{escape(value)}</a>'
 
 
 _SANDBOX = "default-src 'none'; sandbox"

@@ -19,11 +19,13 @@ from copilot_runtime.base.jsonvalue import (
 _NAMESPACE = "cld:"
 FOLDER = "common.Folder"
 DOCUMENT = "common.Document"
+CHUNK = "common.Chunk"
 _LONGEST_PART = 200
 """Maximum bytes of a part of a path in a URI, which is a file name in a local storage."""
 
 _SHORT = 8
 _LONG = 32
+_KEY = 16
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 
 
@@ -150,6 +152,11 @@ def hash_values(*values: str | None, length: int = _LONG) -> str:
     """
     text = ".".join(value for value in values if value)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def shorten_uri(uri: str) -> str:
+    """Return the key of a URI, which stands for it in links: 16 hexadecimal digits of its hash."""
+    return hash_values(uri, length=_KEY)
 
 
 def hash_short(*values: str | None) -> str:

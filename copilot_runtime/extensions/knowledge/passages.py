@@ -5,19 +5,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.jsonvalue import as_count, get_object, get_text
 from copilot_runtime.extensions.knowledge.access import Access
-from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    hash_values,
+    shorten_uri,
+)
 from copilot_runtime.extensions.knowledge.tokens import count_tokens, cut_text
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
     from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 
+
+ANCHOR = "here"
+"""The fragment of a link to a passage in its document."""
 
 _LEAST_TOKENS = 40
 """Minimum number of tokens of a truncated passage."""
@@ -53,7 +59,7 @@ def build_passage(
         id=resource.uri,
         title=_find_title(resource, text),
         text="\n".join([text, *(render_resource(part, names) for part in parts)]),
-        url=f"{link}{quote(resource.uri, safe='')}" if link else "",
+        url=f"{link}{shorten_uri(resource.uri)}#{ANCHOR}" if link else "",
         score=score,
     )
 

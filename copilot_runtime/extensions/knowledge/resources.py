@@ -32,6 +32,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     decode_identifier,
     encode_identifier,
     parse_identifier,
+    shorten_uri,
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.index import check_ids
@@ -270,6 +271,13 @@ class ResourceIndex:
         The mapping is a view that changes with the resources: copy what must stay.
         """
         return await self._refresh()
+
+    async def find_by_key(self, key: str) -> str:
+        """Return the URI that has a key of `shorten_uri`; an empty string if there is none."""
+        uris = [*await self.versions()]
+        return await asyncio.to_thread(
+            lambda: next((uri for uri in uris if shorten_uri(uri) == key), "")
+        )
 
     async def reconcile(self) -> int:
         """Repair the catalog from the storage, and return the number of changed entries.

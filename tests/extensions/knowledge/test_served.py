@@ -110,13 +110,31 @@ async def test_a_question_is_answered_from_what_is_known_with_a_link_that_opens(
     served = runtime(library(pages))
     async with Client(served) as chat:
         answer = await chat.say("For how many weeks are books lent?")
-        link = re.search(r"\]\((/graphql/knowledge/resources/[^)]+)\)", answer.text)
+        link = re.search(r"\]\((/graphql/knowledge/resources/[^)#]+)#here\)", answer.text)
         assert link is not None
         page = await chat.request("GET", link[1], headers={"accept": "text/html"})
 
+    shown = page.body.decode()
     assert "Books are lent for four weeks." in answer.text
     assert page.status == 200
-    assert "House rules" in page.body.decode()
+    assert len(link[1]) < 60
+    assert "House rules" in shown
+
+
+def test_a_link_opens_the_document_at_the_passage(pages: Path) -> None:
+    (pages / "guide.md").write_text(
+        "# Guide\n\n## Wi-Fi\n\nAsk for a voucher.\n\n## Lockers\n\nLockers take a coin.\n"
+    )
+    with serve(runtime(library(pages))) as client:
+        found = read(client, "/search", params={"q": "lockers coin"})["results"][0]
+        page = client.get(found["url"], headers={"accept": "text/html"}).text
+
+    assert found["url"].endswith("#here")
+    assert re.findall("<h2>Guide . (.+?)</h2>", page) == ["Wi-Fi", "Lockers"]
+    assert re.findall('<article( id="here")?>(.+?)</article>', page) == [
+        ("", "Ask for a voucher."),
+        (' id="here"', "Lockers take a coin."),
+    ]
 
 
 @anyio
@@ -584,7 +602,7 @@ def test_where_clients_are_at_the_root_browsers_get_the_page_and_programs_the_da
 
     assert "Search by meaning" in page.text
     assert data.json()["resources"] == 4
-    assert found["results"][0]["url"].startswith("/knowledge/resources/common.Folder.")
+    assert found["results"][0]["url"].startswith("/knowledge/resources/")
 
 
 def test_a_mounted_runtime_links_below_its_path_and_asks_the_dependencies(pages: Path) -> None:

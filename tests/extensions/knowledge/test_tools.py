@@ -46,7 +46,7 @@ async def test_a_search_returns_the_nearest_resources_with_their_sources(
 
     assert found[0]["title"] == "House rules"
     assert "four weeks" in found[0]["text"]
-    assert found[0]["url"].startswith("/graphql/knowledge/resources/common.Folder.")
+    assert found[0]["url"].startswith("/graphql/knowledge/resources/")
     assert 0 < found[0]["score"] <= 1
 
 

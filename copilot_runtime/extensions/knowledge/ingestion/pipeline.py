@@ -133,6 +133,12 @@ class Ingestion:
             for name, contribution in contributions.items()
         ]
 
+    async def list_parts(self, uri: str) -> list[str]:
+        """Return the URIs of all that the files of a resource contribute, in their order."""
+        async with self._read_journal() as journal:
+            names = journal.find_sources(uri)
+            return [part for name in names for part in journal.sources[name].parts]
+
     async def sources(self) -> list[str]:
         """Return the names of all ingested files."""
         async with self._read_journal() as journal:

@@ -15,6 +15,7 @@ from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.identifiers import (
+    CHUNK,
     Identifier,
     hash_values,
     identify_file,
@@ -242,7 +243,7 @@ def _read_contribution(
     parent = str(identify_file(source.name))
     chunks: dict[str, JsonObject] = {}
     for chunk in document.chunks:
-        id = Identifier("common.Chunk", hash_values(chunk.text), parent)
+        id = Identifier(CHUNK, hash_values(chunk.text), parent)
         value: JsonObject = {"text": chunk.text, "place": chunk.place.encode(), "iri": iri}
         chunks.setdefault(str(id), value)
     title = document.title or source.path.name

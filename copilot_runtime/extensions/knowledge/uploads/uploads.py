@@ -21,7 +21,7 @@ from copilot_runtime.base.errors import CopilotError, Interrupted, LimitExceeded
 from copilot_runtime.base.formatting import format_size
 from copilot_runtime.base.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.extensions.knowledge.access import Access, AccessDenied, Actor
-from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
+from copilot_runtime.extensions.knowledge.identifiers import CHUNK, Identifier, parse_identifier
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk
 from copilot_runtime.extensions.knowledge.ingestion.documents import (
     CSV,
@@ -71,7 +71,6 @@ Scan: TypeAlias = Callable[[bytes, str], "str | Awaitable[str | None] | None"]
 UploadState = Literal["reading", "searchable", "stored", "refused"]
 """`stored` is a file without text, such as an image."""
 
-CHUNK = "common.Chunk"
 
 _BYTES = "uploads/"
 """The storage prefix of the bytes of uploads."""

@@ -1,0 +1,122 @@
+"""Documents as pages for browsers, with the passage that a link leads to."""
+
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.jsonvalue import JsonValue, as_count, as_list, get_object, get_text
+from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.identifiers import CHUNK, Identifier
+from copilot_runtime.extensions.knowledge.passages import ANCHOR
+from copilot_runtime.extensions.knowledge.resources import Resource
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+"""Content security policy of these pages: they load nothing, since content is untrusted."""
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; }
+body { font: 16px/1.6 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
+h2 { font-size: 1rem; margin: 1.6rem 0 .2rem; overflow-wrap: anywhere; }
+article { white-space: pre-wrap; overflow-wrap: anywhere; scroll-margin-top: 5rem; }
+h2 + article, article + article { margin-top: .6rem; }
+#here:not(:only-of-type) { border-left: 4px solid #e0a800; background: #e0a80022;
+  padding: .2rem .8rem; }
+table { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: .8rem;
+  font-size: .85rem; width: 100%; }
+td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; overflow-wrap: anywhere; }
+td:first-child { opacity: .7; white-space: nowrap; }
+"""
+
+
+async def read_document(
+    knowledge: "Knowledge", resource: Resource, reader: Actor
+) -> Sequence[Resource]:
+    """Return the chunks of a chunk's document that the reader may read, in their order.
+
+    Empty if the resource is no chunk of a document.
+    """
+    if resource.id.type != CHUNK or not resource.id.parent:
+        return ()
+    access = knowledge.access(reader)
+    order = {uri: at for at, uri in enumerate(await knowledge.ingestion.list_parts(resource.uri))}
+
+    def find_place(chunk: Identifier) -> int:  # those of an uploaded file are numbered
+        return order.get(str(chunk), int(chunk.name) if chunk.name.isdecimal() else len(order))
+
+    found = await knowledge.resources.find_by_prefix(resource.id.parent, access=access)
+    chunks = sorted((it for it in found if it.type == CHUNK), key=find_place)
+    return await knowledge.resources.get_visible(chunks, access)
+
+
+def render_document(
+    document: Sequence[Resource], resource: Resource, passage: Passage, files: Sequence[str]
+) -> str:
+    """Return a document as HTML, in which a resource is marked; the resource if it is in none.
+
+    Contents are escaped, and only HTTP addresses become links.
+    """
+    title, text = passage.title, f'<article id="{ANCHOR}">{escape(passage.text)}</article>'
+    if document:
+        title = get_text(resource.fields, "title") or title
+        text = "".join(
+            (f"<h2>{escape(heading)}</h2>" if heading != title else "")
+            + "".join(_render_chunk(chunk, is_marked=chunk.uri == resource.uri) for chunk in chunks)
+            for heading, chunks in groupby(document, _find_heading)
+        )
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
+        for name, value in list_provenance(resource, files)
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+        f"<h1>{escape(title)}</h1>{text}<table>{rows}</table></html>"
+    )
+
+
+def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return the provenance of a resource as pairs of a label and a value."""
+    place = get_object(resource.fields, "place")
+    where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
+    rows = [
+        *(("source", file) for file in files or [get_text(resource.fields, "source")]),
+        ("place", where),
+        *(("about", subject) for subject in resource.id.subjects),
+        ("type", resource.id.type),
+        ("resource", resource.uri),
+        ("version", resource.version),
+        ("tokens", str(resource.id.tokens or 0)),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _render_chunk(chunk: Resource, *, is_marked: bool) -> str:
+    mark = f' id="{ANCHOR}"' if is_marked else ""
+    return f"<article{mark}>{escape(chunk.content)}</article>"
+
+
+def _find_heading(chunk: Resource) -> str:
+    """Return the page and the headings above a chunk."""
+    place = get_object(chunk.fields, "place")
+    page = as_count(place.get("page"))
+    return ", ".join(filter(None, [f"Page {page}" if page else "", get_text(place, "heading")]))
+
+
+def _describe(value: JsonValue) -> str:
+    """Return a value, or a range as `1 to 5`."""
+    return " to ".join(map(str, dict.fromkeys(as_list(value) or [value])))
+
+
+def _link(value: str) -> str:
+    host = urlsplit(value).hostname if value.startswith(("http://", "https://")) else ""
+    if not host or host.endswith(".invalid"):
+        return escape(value)
+    return f'<a href="{escape(value)}" rel="noreferrer noopener">{escape(value)}</a>'

@@ -19,11 +19,11 @@ from copilot_runtime.agents.instructions import (
     build_sources,
     build_system_message,
     check_instructions,
-    find_cited,
     join_passages,
     read_files,
     resolve_instructions,
     retrieve_passages,
+    select_citations,
 )
 from copilot_runtime.agents.shared_state import STATE_ACTIONS, SharedState, find_shared_state
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
@@ -131,7 +131,7 @@ class DirectAgent(Agent):
         if shared is not None and run.parameters.model in self._models_without_tools:
             shared.is_offered = False
         request = await self._build_request(run, server, shared, reading)
-        turns, said = 0, ""
+        turns, answer = 0, ""
         while turns < self.max_turns:
             turn = Turn(run, server, self.action_timeout, shared)
             try:
@@ -145,10 +145,10 @@ class DirectAgent(Agent):
                 shared.is_offered = False
                 request = await self._build_request(run, server, shared, reading)
                 continue
-            said += turn.text
+            answer += turn.text
             if turn.is_done:
-                if cited := find_cited(request.passages, said):
-                    yield build_sources(run, cited)
+                if citations := select_citations(request.passages, answer):
+                    yield build_sources(run, citations)
                 return
             request = _extend_request(request, turn)
             turns += 1

@@ -108,7 +108,7 @@ def render_passages(passages: Sequence[Passage], run_id: str) -> str:
     return "\n\n".join([head, *blocks])
 
 
-def find_cited(passages: Sequence[Passage], answer: str) -> Mapping[int, Passage]:
+def select_citations(passages: Sequence[Passage], answer: str) -> Mapping[int, Passage]:
     """Return the passages that an answer cites, by their numbers from 1."""
     return {
         number: passage

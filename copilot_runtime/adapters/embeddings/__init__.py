@@ -9,7 +9,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 _OPENAI = "copilot_runtime.adapters.embeddings.openai"
 
 EMBEDDERS = {
-    "auto": "copilot_runtime.adapters.embeddings:choose_embedder",
+    "auto": "copilot_runtime.adapters.embeddings.minilm:choose_embedder",
     "azure": f"{_OPENAI}:azure",
     "bedrock": "copilot_runtime.adapters.embeddings.bedrock:BedrockEmbedder",
     "github": f"{_OPENAI}:github",
@@ -24,13 +24,6 @@ EMBEDDERS = {
     "together": f"{_OPENAI}:together",
     "vllm": f"{_OPENAI}:vllm",
 }
-
-
-def choose_embedder(**options: Any) -> Embedder:
-    """Return the embedder `minilm` if it is installed, else `hashing`."""
-    from copilot_runtime.adapters.embeddings import minilm  # loads numpy
-
-    return create_embedder("minilm" if minilm.is_installed() else "hashing", **options)
 
 
 def create_embedder(name: str, **options: Any) -> Embedder:

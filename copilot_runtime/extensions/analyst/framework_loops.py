@@ -30,7 +30,7 @@ async def run_openai_agents(request: LoopRequest) -> Events:
     `OpenAIAgentsAgent`.
     """
     try:
-        from agents import Agent
+        import agents as sdk
     except ImportError as error:
         raise MissingPackage(
             "The framework openai-agents", "openai-agents", "openai-agents"
@@ -38,8 +38,8 @@ async def run_openai_agents(request: LoopRequest) -> Events:
     own = [action for action in request.run.actions if action.run is not None]
     others = [action for action in request.run.actions if action.run is None]
     run = replace(request.run, actions=others, follow_up="server")
-    async with _open_sdk_model(request) as model:
-        agent: Any = Agent(
+    async with _open_sdk_model(sdk, request) as model:
+        agent: Any = sdk.Agent(
             name=request.run.agent_name,
             instructions=request.instructions,
             model=model,
@@ -53,13 +53,11 @@ async def run_openai_agents(request: LoopRequest) -> Events:
 
 
 @asynccontextmanager
-async def _open_sdk_model(request: LoopRequest) -> AsyncGenerator[Any]:
+async def _open_sdk_model(sdk: Any, request: LoopRequest) -> AsyncGenerator[Any]:
     """Yield the model of a request as an object of the SDK.
 
     A name alone would make the SDK send everything to OpenAI, whatever the adapter is.
     """
-    from agents import OpenAIChatCompletionsModel, OpenAIResponsesModel
-
     if request.model is not None and not isinstance(request.model, str):
         yield request.model
         return
@@ -71,7 +69,8 @@ async def _open_sdk_model(request: LoopRequest) -> AsyncGenerator[Any]:
             hint="Set analyst.framework to own, or adapter to openai, also with a base_url.",
         )
     name = request.model or adapter.model
-    build: Any = OpenAIChatCompletionsModel if adapter.api == "chat" else OpenAIResponsesModel
+    is_chat = adapter.api == "chat"
+    build = sdk.OpenAIChatCompletionsModel if is_chat else sdk.OpenAIResponsesModel
     async with adapter.open_client(name) as client:
         yield build(name, client)
 

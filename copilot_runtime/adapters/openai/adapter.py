@@ -144,15 +144,13 @@ class OpenAIAdapter(HTTPAdapter):
 
         Raises `ConfigurationFailed` if a required key is missing.
         """
-        from openai import AsyncOpenAI
-
         if self._client is not None:
             yield self._client
             return
         route = await self._find_route(model)
         url, _, query = route.url.partition("?")
         headers = {name: text for name, text in route.headers.items() if name != "authorization"}
-        async with AsyncOpenAI(
+        async with _import_sdk().AsyncOpenAI(
             api_key=route.service.secret or "none",  # where it is required, the route has one
             base_url=url.removesuffix(f"/{_PATHS[self.api]}"),
             default_headers=headers,
@@ -228,7 +226,14 @@ def _open_response(
 
     Building the SDK's objects would cost twenty times what reading the chunks does.
     """
+    endpoint: Any = client.chat.completions if api == "chat" else client.responses
+    return open_sdk_response(
+        endpoint.with_streaming_response.create(**body), _import_sdk(), service
+    )
+
+
+def _import_sdk() -> Any:
+    """Import OpenAI's SDK, which only its own clients need, on first use."""
     import openai
 
-    endpoint: Any = client.chat.completions if api == "chat" else client.responses
-    return open_sdk_response(endpoint.with_streaming_response.create(**body), openai, service)
+    return openai

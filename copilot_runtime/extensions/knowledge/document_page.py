@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.jsonvalue import JsonValue, as_count, as_list, get_object, get_text
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.identifiers import CHUNK, Identifier
 from copilot_runtime.extensions.knowledge.passages import ANCHOR
 from copilot_runtime.extensions.knowledge.resources import Resource
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 """Content security policy of these pages: they load nothing, since content is untrusted."""
@@ -36,7 +33,7 @@ td:first-child { opacity: .7; white-space: nowrap; }
 
 
 async def read_document(
-    knowledge: "Knowledge", resource: Resource, reader: Actor
+    knowledge: Knowledge, resource: Resource, reader: Actor
 ) -> Sequence[Resource]:
     """Return the chunks of a chunk's document that the reader may read, in their order.
 

@@ -125,8 +125,8 @@ format: setup  ## Format the code and repair what can be repaired
 	$(BIN)/ruff check --fix .
 
 docs: setup  ## Write anew what is generated: schema.graphql, parts of the pages and copilot.example.yml
-	$(BIN)/copilot-runtime schema > schema.graphql
-	$(BIN)/copilot-runtime schema --knowledge > schema.knowledge.graphql
+	$(BIN)/copilot-runtime develop schema > schema.graphql
+	$(BIN)/copilot-runtime develop schema --knowledge > schema.knowledge.graphql
 	$(BIN)/python -m tests.documents
 
 docs-site: setup  ## Build the site of the documents into build/site

@@ -1,6 +1,6 @@
 #!/bin/sh
 # /usr/local/bin/copilot-runtime: a command with the user, the folder and the settings of the
-# service. As root: copilot-runtime keys create me --role operator
+# service. As root: copilot-runtime operate keys create me --role operator
 exec systemd-run --quiet --pipe --wait --collect --service-type=exec \
     --uid=copilot-runtime --working-directory=/var/lib/copilot-runtime \
     --setenv=COPILOT_CONFIG=/etc/copilot-runtime/copilot.yml \

@@ -19,7 +19,7 @@ def list_root_fields(text: str) -> dict[OperationType, set[str]]:
 
 def test_the_schema_file_is_up_to_date() -> None:
     assert (ROOT / "schema.graphql").read_text(encoding="utf-8") == sdl(), (
-        "write it anew: copilot-runtime schema > schema.graphql"
+        "write it anew: copilot-runtime develop schema > schema.graphql"
     )
 
 
@@ -27,7 +27,7 @@ def test_the_schema_file_of_a_runtime_with_knowledge_is_up_to_date() -> None:
     path = ROOT / "schema.knowledge.graphql"
 
     assert path.read_text(encoding="utf-8") == sdl(knowledge=True), (
-        "write it anew: copilot-runtime schema --knowledge > schema.knowledge.graphql"
+        "write it anew: copilot-runtime develop schema --knowledge > schema.knowledge.graphql"
     )
 
 

@@ -91,8 +91,8 @@ class Identity:
         if scope not in self.permissions:
             raise Forbidden(
                 f"You may not do this: it needs the scope {scope!r}.",
-                hint="access.roles says what a role allows, `copilot-runtime keys list` to which "
-                "scopes a key is limited.",
+                hint="access.roles says what a role allows, `copilot-runtime operate keys list` "
+                "to which scopes a key is limited.",
             )
 
 

@@ -165,12 +165,10 @@ def install_command(extra: str) -> str:
     return f"pip install '{PACKAGE}[{extra}] @ {url}'"
 
 
-def explain_install(error: MissingPackage) -> str | None:
-    """Return an installation hint if this package was not installed from an index, else None."""
-    command = install_command(error.extra) if error.extra else ""
-    if not command or command in error.message:
-        return None
-    return f"This copilot-runtime came from elsewhere: {command}"
+def explain_missing(error: MissingPackage) -> str:
+    """Return the message of an error with the command for where this package was installed from."""
+    what, command, _ = error.message.partition("pip install ")
+    return f"{what}{install_command(error.extra)}" if command and error.extra else error.message
 
 
 def _find_extra(module: str) -> str | None:

@@ -3,17 +3,17 @@
 import inspect
 import logging
 import sys
-from collections.abc import Mapping
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.models import CommandInfo
 
 from copilot_runtime import __version__
-from copilot_runtime.api.registry import Registry
-from copilot_runtime.base.errors import CopilotError, MissingPackage
+from copilot_runtime.api.registry import Registry, explain_missing
+from copilot_runtime.base.errors import CopilotError, MissingPackage, Misuse
 from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.base.secrets import REDACTOR
+from copilot_runtime.cli.groups import CommandGroup, build_groups
+from copilot_runtime.cli.options import LOCAL_URL, HeaderOption, UrlOption
 from copilot_runtime.cli.program import ProgramOption, name_config_file, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.config.plugins import load_plugins
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 cli = typer.Typer(
     name="copilot-runtime",
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -31,7 +32,9 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-cli.add_typer(threads, name="threads")
+groups = build_groups(cli)
+groups["operate"].add_typer(threads, name="threads")
+develop = groups["develop"]
 
 
 def main() -> NoReturn:
@@ -141,12 +144,7 @@ def serve(
 
 @cli.command()
 def chat(
-    url: Annotated[
-        str,
-        typer.Argument(
-            help="URL of the runtime, as in <CopilotKit runtimeUrl>.", envvar="COPILOT_URL"
-        ),
-    ] = "http://127.0.0.1:8000/graphql",
+    url: UrlOption = LOCAL_URL,
     message: Annotated[
         str | None,
         typer.Option("--message", "-m", help="Send this message, print the answer, and exit."),
@@ -154,25 +152,25 @@ def chat(
     agent: Annotated[
         str | None, typer.Option(help="Name of the agent; by default, the plain chat.")
     ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
-    ] = None,
+    header: HeaderOption = None,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> None:
     """Talk to a runtime. Ctrl-C stops an answer, Ctrl-D ends the chat.
 
     \b
     copilot-runtime chat
-    copilot-runtime chat https://example.com/api/copilotkit -H 'Authorization: Bearer ...'
+    copilot-runtime chat --url https://example.com/api/copilotkit -H 'Authorization: Bearer ...'
     copilot-runtime chat -m 'What can you do?'
     echo 'Say hello' | copilot-runtime chat
     """
     from copilot_runtime.cli.chat import converse
 
+    if words:
+        raise Misuse("Name the server with --url URL, and a message with -m 'TEXT'.")
     raise typer.Exit(converse(url, message=message, agent=agent, headers=header or []))
 
 
-@cli.command()
+@develop.command()
 def schema(
     with_knowledge: Annotated[
         bool, typer.Option("--knowledge", help="Include the fields of knowledge.")
@@ -196,9 +194,9 @@ def schema(
     """Print the GraphQL schema.
 
     \b
-    copilot-runtime schema > schema.graphql
-    copilot-runtime schema --knowledge > schema.knowledge.graphql
-    copilot-runtime schema --traces --plans --tools --events --analyst
+    copilot-runtime develop schema > schema.graphql
+    copilot-runtime develop schema --knowledge > schema.knowledge.graphql
+    copilot-runtime develop schema --traces --plans --tools --events --analyst
     """
     from copilot_runtime.transports.graphql.schema import sdl
 
@@ -213,7 +211,7 @@ def schema(
     typer.echo(text.rstrip("\n"))
 
 
-@cli.command()
+@develop.command()
 def plugins() -> None:
     """List adapters, agents and other parts by name.
 
@@ -255,22 +253,13 @@ def settings(program: ProgramOption = None, config: ConfigOption = None) -> None
         typer.echo(replace_surrogates(f"\n{sentence}"))
 
 
-_FIRST = ("serve", "chat", "plan", "mcp", "schema", "plugins", "settings")
-"""The first commands in the help."""
-
-
-def _add_commands(commands: Mapping[str, str]) -> None:
-    """Add the commands of extensions to the command line, by their import strings."""
-    table = Registry("copilot_runtime.commands", commands, noun="command")
-    for name in commands:
-        _add_command(name, table[name])
-
-
 def _add_command(name: str, command: Any) -> None:
+    """Add a command, such as `test` or `operate backup`. Raises `KeyError` for an unknown group."""
+    group, _, own = name.rpartition(" ")
     if isinstance(command, typer.Typer):
-        cli.add_typer(command, name=name)
+        groups[group].add_typer(command, name=own)
     else:
-        cli.command(name)(command)
+        groups[group].command(own)(command)
 
 
 def _add_plugins() -> None:
@@ -282,8 +271,11 @@ def _add_plugins() -> None:
         return
     for name, plugin in plugins.items():
         commands = getattr(plugin, "commands", {})
-        groups = {group.name for group in cli.registered_groups}
-        taken = {*map(_name, cli.registered_commands), *groups}
+        taken = {
+            f"{group} {command.name or getattr(command.callback, '__name__', '')}".strip()
+            for group, one in groups.items()
+            for command in (*one.registered_commands, *one.registered_groups)
+        }
         for key in commands:
             try:
                 if key in taken:
@@ -296,24 +288,15 @@ def _add_plugins() -> None:
                 logger.warning("The command %r of %s is missing: %s", key, name, error)
 
 
-def _name(command: CommandInfo) -> str:
-    """Return the name of a command."""
-    return command.name or getattr(command.callback, "__name__", "")
-
-
-_add_commands(COMMANDS)
+_table = Registry("copilot_runtime.commands", COMMANDS, noun="command")
+for _command in COMMANDS:
+    _add_command(_command, _table[_command])
 _add_plugins()
-cli.registered_commands.sort(
-    key=lambda command: _FIRST.index(name) if (name := _name(command)) in _FIRST else len(_FIRST)
-)
 
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, MissingPackage):
-        from copilot_runtime.api.registry import explain_install
-
-        if way := explain_install(error):
-            return f"{error.message}\n{way}"
+        return explain_missing(error)
     if isinstance(error, CopilotError):
         return f"{error.message}\n{error.hint}" if error.hint else error.message
     return REDACTOR.redact(f"{type(error).__name__}: {error}\n--debug shows where.")

@@ -2,7 +2,21 @@
 
 from collections.abc import Callable
 from inspect import Parameter, signature
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+LOCAL_URL = "http://127.0.0.1:8000/graphql"
+UrlOption = Annotated[
+    str,
+    typer.Option(
+        "--url", envvar="COPILOT_URL", help="URL of the runtime, as in <CopilotKit runtimeUrl>."
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
+]
 
 Command = Callable[..., None]
 

@@ -20,6 +20,11 @@ ProgramOption = Annotated[
     ),
 ]
 
+_NO_FILE = (
+    "There is no copilot.yml here: the settings are the defaults and the environment. "
+    "--program MODULE:NAME uses the Settings(...) of a program."
+)
+
 
 class CommandSettings(NamedTuple):
     """The settings of a command, their origins, and the runtime of a program."""
@@ -32,10 +37,10 @@ class CommandSettings(NamedTuple):
 def load_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
 ) -> "CoreSettings":
-    """Return the settings of a program, or of file and environment; print the source to stderr.
+    """Return the settings of a program, or of file and environment.
 
-    Without `has_notice`, nothing is printed: another option already names the target of the
-    command. Raises `ConfigurationFailed`.
+    Without either, a notice on stderr says so, unless another option already names the target of
+    the command (no `has_notice`). Raises `ConfigurationFailed`.
     """
     return read_command_settings(program, config, has_notice=has_notice).settings
 
@@ -51,8 +56,8 @@ def read_command_settings(
     found = CommandSettings(*read_settings(config))
     if program is not None:
         found = _import_settings(program, found)
-    if has_notice:
-        typer.echo(_describe_source(program, found.origins), err=True)
+    if has_notice and program is None and found.origins.path is None:
+        typer.echo(_NO_FILE, err=True)
     return found
 
 
@@ -77,13 +82,3 @@ def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
         )
     origins = find_origins(program, runtime.settings, read.settings, read.origins)
     return CommandSettings(name_stores(runtime), origins, runtime)
-
-
-def _describe_source(program: str | None, origins: "SettingOrigins") -> str:
-    if program is not None:
-        return f"Settings: those of {program}."
-    place = f"'{origins.path}'" if origins.path else "the defaults"
-    return (
-        f"Settings: {place} and the environment; the Settings(...) of a program "
-        "are used with --program MODULE:NAME."
-    )

@@ -1,4 +1,4 @@
-"""Rows for the commands `copilot-runtime plugins` and `settings`."""
+"""Rows for the commands `copilot-runtime develop plugins` and `settings`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module, metadata

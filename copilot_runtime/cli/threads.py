@@ -1,4 +1,4 @@
-"""`copilot-runtime threads`: list, export, import, assign and expire stored threads."""
+"""`copilot-runtime operate threads`: list, export, import, assign and expire stored threads."""
 
 import asyncio
 import sys
@@ -44,12 +44,12 @@ def look_after() -> None:
     """List, export, import, assign and expire stored threads.
 
     \b
-    copilot-runtime threads list
-    copilot-runtime threads export > threads.jsonl
-    copilot-runtime threads import threads.jsonl --store postgresql://localhost/app
-    copilot-runtime threads assign --to ann
-    copilot-runtime threads expire --days 90
-    copilot-runtime threads list --program main:runtime
+    copilot-runtime operate threads list
+    copilot-runtime operate threads export > threads.jsonl
+    copilot-runtime operate threads import threads.jsonl --store postgresql://localhost/app
+    copilot-runtime operate threads assign --to ann
+    copilot-runtime operate threads expire --days 90
+    copilot-runtime operate threads list --program main:runtime
 
     The thread store is that of copilot.yml and the environment, of --store, or of the program
     that --program names. These commands may be used while servers run.
@@ -69,8 +69,8 @@ def show(
     """List threads, one a line: time of last use, owner, id, agent, name.
 
     \b
-    copilot-runtime threads list --owner ann
-    copilot-runtime threads list --agent poet --archived --limit 1000 | cut -f 3
+    copilot-runtime operate threads list --owner ann
+    copilot-runtime operate threads list --agent poet --archived --limit 1000 | cut -f 3
 
     Threads are listed with the latest first, and no more than --limit of them; if there are older
     ones, the last line says so, on stderr. A terminal gets a table, and a pipe or a file lines
@@ -107,8 +107,8 @@ def write_out(
     """Write all threads as JSON Lines: a line for each thread, and a line for each of its runs.
 
     \b
-    copilot-runtime threads export threads.jsonl
-    copilot-runtime threads export | gzip > threads.jsonl.gz
+    copilot-runtime operate threads export threads.jsonl
+    copilot-runtime operate threads export | gzip > threads.jsonl.gz
     """
     from copilot_runtime.threads.export import export_threads
 
@@ -144,8 +144,8 @@ def read_in(
     """Import threads from the output of `export`. Runs that are already stored are skipped.
 
     \b
-    copilot-runtime threads import threads.jsonl
-    gunzip -c threads.jsonl.gz | copilot-runtime threads import --store sqlite:other.db
+    copilot-runtime operate threads import threads.jsonl
+    gunzip -c threads.jsonl.gz | copilot-runtime operate threads import --store sqlite:other.db
 
     The whole file is validated before anything is changed. An error names the invalid line.
     """
@@ -196,9 +196,9 @@ def assign(
     """Assign threads to a user, such as those from before authentication was enabled.
 
     \b
-    copilot-runtime threads assign --to ann --dry-run
-    copilot-runtime threads assign --to ann --tenant acme --thread 4f1c --thread 9b7e
-    copilot-runtime threads assign --from ann --to ann --tenant acme
+    copilot-runtime operate threads assign --to ann --dry-run
+    copilot-runtime operate threads assign --to ann --tenant acme --thread 4f1c --thread 9b7e
+    copilot-runtime operate threads assign --from ann --to ann --tenant acme
 
     Nothing is changed if one of them has an active run. Archived threads are included; a thread
     whose id the user already has is skipped and reported.
@@ -252,8 +252,8 @@ def expire(
     Threads with an active run are not deleted.
 
     \b
-    copilot-runtime threads expire --days 90 --dry-run
-    copilot-runtime threads expire --days 90
+    copilot-runtime operate threads expire --days 90 --dry-run
+    copilot-runtime operate threads expire --days 90
     """
 
     settings = load_command_settings(program, config, has_notice=store is None)

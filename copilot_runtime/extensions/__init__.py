@@ -47,29 +47,35 @@ VARIABLES = {
 """Section → its `SectionVariables`: environment variables of other programs that are read, too."""
 
 COMMANDS = {
-    "plan": "copilot_runtime.extensions.planner.cli.commands:plan",
-    "mcp": "copilot_runtime.extensions.mcp.cli:mcp",
-    "backup": "copilot_runtime.extensions.operations.cli:backup",
-    "restore": "copilot_runtime.extensions.operations.cli:restore",
-    "migrate": "copilot_runtime.extensions.operations.cli:migrate",
-    "doctor": "copilot_runtime.extensions.operations.cli:doctor",
-    "codegen": "copilot_runtime.extensions.grpc.cli:codegen",
     "test": "copilot_runtime.extensions.scenarios.cli:test",
-    "events": "copilot_runtime.extensions.events.cli:events",
-    "ingest": "copilot_runtime.extensions.knowledge.cli.ingest:ingest",
-    "search": "copilot_runtime.extensions.knowledge.cli.knowledge:search",
-    "graph": "copilot_runtime.extensions.knowledge.cli.knowledge:graph",
-    "ontology": "copilot_runtime.extensions.knowledge.cli.knowledge:ontology",
-    "memory": "copilot_runtime.extensions.knowledge.cli.knowledge:memory",
-    "audit": "copilot_runtime.extensions.access.cli.audit:audit",
-    "keys": "copilot_runtime.extensions.access.cli.keys:keys",
-    "policy": "copilot_runtime.extensions.knowledge.cli.policy:policy",
-    "traces": "copilot_runtime.extensions.tracing.cli.traces:traces",
-    "tools": "copilot_runtime.extensions.tools.cli:tools",
-    "plans": "copilot_runtime.extensions.planner.cli.commands:plans",
+    "doctor": "copilot_runtime.extensions.operations.cli:doctor",
+    "knowledge ingest": "copilot_runtime.extensions.knowledge.cli.ingest:ingest",
+    "knowledge search": "copilot_runtime.extensions.knowledge.cli.knowledge:search",
+    "knowledge graph": "copilot_runtime.extensions.knowledge.cli.knowledge:graph",
+    "knowledge ontology": "copilot_runtime.extensions.knowledge.cli.knowledge:ontology",
+    "knowledge memory": "copilot_runtime.extensions.knowledge.cli.knowledge:memory",
+    "knowledge policy": "copilot_runtime.extensions.knowledge.cli.policy:policy",
     "analyst": "copilot_runtime.extensions.analyst.cli.commands:analyst",
+    "plans": "copilot_runtime.extensions.planner.cli.commands:plans",
+    "traces": "copilot_runtime.extensions.tracing.cli.traces:traces",
+    "operate backup": "copilot_runtime.extensions.operations.cli:backup",
+    "operate restore": "copilot_runtime.extensions.operations.cli:restore",
+    "operate migrate": "copilot_runtime.extensions.operations.cli:migrate",
+    "operate keys": "copilot_runtime.extensions.access.cli.keys:keys",
+    "operate audit": "copilot_runtime.extensions.access.cli.audit:audit",
+    "operate events": "copilot_runtime.extensions.events.cli:events",
+    "develop mcp": "copilot_runtime.extensions.mcp.cli:mcp",
+    "develop tools": "copilot_runtime.extensions.tools.cli:tools",
+    "develop codegen": "copilot_runtime.extensions.grpc.cli:codegen",
 }
-"""Command → import string of its function, or of the Typer application of several commands."""
+"""Command, or group and command → import string of its function or of a Typer application."""
+
+GROUPS = {
+    "knowledge": "Ingest and search documents; graph, memory and policy.",
+    "operate": "Back up and migrate; keys, threads, events and audit log.",
+    "develop": "List plugins and tools; MCP server, GraphQL schema, gRPC.",
+}
+"""Group of commands of several extensions → its help."""
 
 SERVERS = {"services": "copilot_runtime.extensions.grpc.serve:serve_services"}
 """Option of `serve` → import string of the function that serves this instead of HTTP."""
@@ -82,7 +88,7 @@ TABLES = (
     ("kind of policy", f"{_HERE}.knowledge.policies:POLICIES", "copilot_runtime.policies"),
     ("gRPC service", f"{_HERE}.grpc:RPC_SERVICES", "copilot_runtime.grpc_services"),
 )
-"""Registries for `copilot-runtime plugins`: noun, table, and group of entry points."""
+"""Registries for `copilot-runtime develop plugins`: noun, table, and group of entry points."""
 
 NEEDS = {
     ("agent", "langgraph"): ("langgraph-sdk", "langgraph"),

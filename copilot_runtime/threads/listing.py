@@ -108,7 +108,7 @@ class Assignment:
             if is_empty and self.source:
                 raise NotFound(
                     f"{self.source!r} has no threads.",
-                    hint="`copilot-runtime threads list` shows owners and ids.",
+                    hint="`copilot-runtime operate threads list` shows owners and ids.",
                 )
         for id in self.ids:
             thread = await store.get(ThreadKey(self.source, id))
@@ -116,7 +116,7 @@ class Assignment:
                 whose = f"of {self.source!r}" if self.source else "without an owner"
                 raise NotFound(
                     f"There is no thread {id!r} {whose}.",
-                    hint="`copilot-runtime threads list` shows owners and ids.",
+                    hint="`copilot-runtime operate threads list` shows owners and ids.",
                 )
             yield thread
 

@@ -6,7 +6,7 @@ Open http://127.0.0.1:8000/ and write `Bearer ann` into the authorization header
 Each sees only what they talked about. Stop the server, and start it again. On
 the command line, the operator sees everybody's:
 
-    copilot-runtime threads list --store sqlite:.copilot/example.db
+    copilot-runtime operate threads list --store sqlite:.copilot/example.db
 
 With OPENAI_API_KEY set, a real model answers, and finds the names.
 """

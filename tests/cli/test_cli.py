@@ -78,7 +78,9 @@ def test_the_version_is_shown() -> None:
     assert run("--version").stdout == f"copilot-runtime {__version__}\n"
 
 
-@in_one_test("command", ["", "serve", "chat", "mcp", "schema", "plugins", "settings"])
+@in_one_test(
+    "command", ["", "serve", "chat", "develop mcp", "develop schema", "knowledge", "settings"]
+)
 def test_help_comes_with_examples_or_an_explanation(command: str) -> None:
     done = run(*command.split(), "--help")
     assert (done.returncode, done.stderr) == (0, "")
@@ -88,7 +90,7 @@ def test_help_comes_with_examples_or_an_explanation(command: str) -> None:
 def test_the_schema_is_printed_as_it_is() -> None:
     from copilot_runtime.transports.graphql.schema import sdl
 
-    assert run("schema").stdout.strip() == sdl().strip()
+    assert run("develop", "schema").stdout.strip() == sdl().strip()
 
 
 def test_plugins_are_listed_with_what_keeps_them_from_working(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_plugins_are_listed_with_what_keeps_them_from_working(tmp_path: Path) ->
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[copilot_runtime.adapters]\nacme = acme:Adapter\n")
-    done = run("plugins", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    done = run("develop", "plugins", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert re.search(r"demo +copilot-runtime +\S+:DemoAdapter +ready", done.stdout)
     assert re.search(r"acme +acme +acme:Adapter +The adapter 'acme' .* No module", done.stdout)
 
@@ -106,7 +108,7 @@ def test_a_plugin_whose_name_is_taken_is_listed_as_not_used(tmp_path: Path) -> N
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[copilot_runtime.adapters]\ndemo = acme:Adapter\n")
-    done = run("plugins", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    done = run("develop", "plugins", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
 
     assert re.search(
         r"demo +acme +acme:Adapter +not used: the name is taken by copilot", done.stdout
@@ -127,7 +129,7 @@ def test_plugins_says_what_a_part_needs_and_how_to_get_it_from_where_we_came(
         "metadata.version = find\n"
         "import sys\n"
         "from copilot_runtime.cli.main import main\n"
-        "sys.argv = ['copilot-runtime', 'plugins']\n"
+        "sys.argv = ['copilot-runtime', 'develop', 'plugins']\n"
         "main()\n"
     )
     done = finished([sys.executable, str(script)], cwd=tmp_path, env=CLEAN)
@@ -156,7 +158,7 @@ def test_settings_are_listed_with_their_value_now() -> None:
 
 
 def test_a_pipe_that_ends_early_is_no_error() -> None:
-    shell = f"'{sys.executable}' -m copilot_runtime schema | head -1"
+    shell = f"'{sys.executable}' -m copilot_runtime develop schema | head -1"
     done = finished(["bash", "-c", shell], cwd=ROOT, env=CLEAN)
     assert done.stderr == ""
 
@@ -290,7 +292,7 @@ def test_a_runtime_an_app_or_a_function_can_be_served(
 ) -> None:
     imports = "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
     (tmp_path / "mine.py").write_text(imports + code)
-    done = run("chat", url_in(start(target)), "-m", "hello")
+    done = run("chat", "--url", url_in(start(target)), "-m", "hello")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Hello" in done.stdout
 
@@ -387,7 +389,7 @@ def test_a_planner_without_numpy_is_answered_with_the_extra_that_has_it(tmp_path
 
 def test_a_server_told_to_stop_ends_open_answers_with_a_word(start: Start) -> None:
     url = url_in(start(COPILOT_STOP_TIMEOUT="0.1"))
-    with running([*COMMAND, "chat", url, "-m", "tell me a long story"], env=CLEAN) as chat:
+    with running([*COMMAND, "chat", "--url", url, "-m", "tell me a long story"], env=CLEAN) as chat:
         chat.until(r"\w+ \w+")
         server = start.programs[-1]
         server.process.terminate()
@@ -688,7 +690,7 @@ def test_debug_shows_the_traceback() -> None:
 
 
 def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:
-    done = run("chat", url_in(start()), "--message", "What time is it in Paris?")
+    done = run("chat", "--url", url_in(start()), "--message", "What time is it in Paris?")
     assert (done.returncode, done.stderr) == (0, "")
     shown = done.stdout.splitlines()
     assert shown[0] == '  → get_time({"city": "Paris"})'
@@ -697,28 +699,30 @@ def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:
 
 
 def test_a_pipe_is_one_message(start: Start) -> None:
-    done = run("chat", url_in(start()), given="get time\n")
+    done = run("chat", "--url", url_in(start()), given="get time\n")
     assert done.returncode == 0
     assert "→ get_time" in done.stdout
 
 
 def test_a_failure_is_shown_and_is_the_exit_code(start: Start) -> None:
-    done = run("chat", url_in(start()), "-m", "show me an error")
+    done = run("chat", "--url", url_in(start()), "-m", "show me an error")
     assert done.returncode == 1
     assert "because you asked for an error. [NETWORK_ERROR]" in done.stderr
 
 
 def test_an_unknown_agent_is_named(start: Start) -> None:
-    said = complaint("chat", url_in(start()), "-m", "hi", "--agent", "nobody")
+    said = complaint("chat", "--url", url_in(start()), "-m", "hi", "--agent", "nobody")
     assert "Agent 'nobody' does not exist\nKnown: default." in said
 
 
 def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'access.db'}"
     url = url_in(start(COPILOT_ACCESS_AUTHENTICATE="api_keys", COPILOT_API_KEYS_STORE=store))
-    said = complaint("chat", url, "-m", "hi")
+    said = complaint("chat", "--url", url, "-m", "hi")
     assert "to use this server.\nSign in with a header: -H 'Authorization: Bearer ...'." in said
-    assert "-H" not in complaint("chat", url, "-m", "hi", "-H", "Authorization: Bearer nonsense")
+    assert "-H" not in complaint(
+        "chat", "--url", url, "-m", "hi", "-H", "Authorization: Bearer nonsense"
+    )
 
 
 @in_one_test(
@@ -756,12 +760,12 @@ STREAM = "text/event-stream"
 )
 def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: str) -> None:
     with answering(kind, body) as url:
-        assert sentence in complaint("chat", url, "-m", "hi")
+        assert sentence in complaint("chat", "--url", url, "-m", "hi")
 
 
 def test_a_runtime_that_dies_is_said_in_a_sentence() -> None:
     with answering(STREAM, FIRST, missing=9) as url:
-        said = complaint("chat", url, "-m", "hi")
+        said = complaint("chat", "--url", url, "-m", "hi")
     assert said.startswith("The runtime broke off in the middle of the answer.\n")
 
 
@@ -774,13 +778,13 @@ def test_what_would_command_the_terminal_is_not_shown() -> None:
     ]
     body = FIRST + b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
     with answering(STREAM, body) as url:
-        assert run("chat", url, "-m", "hi").stdout == "[2Jbare\n"
+        assert run("chat", "--url", url, "-m", "hi").stdout == "[2Jbare\n"
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(start: Start) -> None:
     # a word a second: the story is long enough for any machine
     url = url_in(start(COPILOT_ADAPTER_OPTIONS='{"pace": 1}', COPILOT_ADAPTER_NAME="demo"))
-    with in_terminal([*COMMAND, "chat", url], cwd=ROOT, env=CLEAN) as (program, terminal):
+    with in_terminal([*COMMAND, "chat", "--url", url], cwd=ROOT, env=CLEAN) as (program, terminal):
         program.until("> ")
         os.write(terminal, b"tell me a long story\n")
         program.until("story\r\n")

@@ -1,12 +1,17 @@
 """A plugin adds commands to `copilot-runtime`."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions import COMMANDS
 
@@ -77,7 +82,30 @@ def test_a_command_that_cannot_be_added_leaves_the_others_and_is_named(package: 
 
 
 def test_the_table_of_commands_is_on_the_command_line() -> None:
-    names = {command.name for command in cli.registered_commands}
-    groups = {group.name for group in cli.registered_groups}
+    root: Any = get_command(cli)
+    for name in COMMANDS:
+        command = root
+        for word in name.split():
+            command = command.commands[word]
 
-    assert {*COMMANDS} <= names | groups
+
+def test_the_help_shows_at_most_twelve_commands_in_two_sections() -> None:
+    shown = CliRunner().invoke(cli, ["--help"]).stdout
+    _, commands, groups = re.split(r"\n(?:Commands|Groups):\n", shown)
+    rows = [line for line in f"{commands}{groups}".splitlines() if line.strip()]
+
+    assert len(rows) <= 12
+    assert not any(row.endswith("...") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("backup b", "operate backup"), ("plan x", "plans start"), ("mcp m", "develop mcp")],
+)
+def test_a_command_that_is_typed_without_its_group_is_answered_with_its_name(
+    old: str, new: str
+) -> None:
+    done = CliRunner().invoke(cli, old.split())
+
+    assert isinstance(done.exception, Misuse)
+    assert f"The command is `copilot-runtime {new}`" in done.exception.message

@@ -45,7 +45,7 @@ async def open_traces(path: Path) -> Store:
     return store
 
 
-# another program, such as `copilot-runtime threads list`, or sqlite3: it looks, and ends
+# another program, such as `copilot-runtime operate threads list`, or sqlite3: it looks, and ends
 READER = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.close()"
 
 

@@ -65,7 +65,7 @@ async def folder(anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def assign(line: str) -> tuple[int, str, str]:
-    words = ["threads", "assign", *shlex.split(line), "--store", "sqlite:threads.db"]
+    words = ["operate", "threads", "assign", *shlex.split(line), "--store", "sqlite:threads.db"]
     done = CliRunner().invoke(cli, words)
     error = "" if isinstance(done.exception, SystemExit | None) else str(done.exception)
     return done.exit_code, done.stdout, done.stderr + error
@@ -144,7 +144,7 @@ def test_commands_that_reach_everybodys_threads_are_in_the_audit_log(
         "expire --days 0 --dry-run --store sqlite:threads.db",
         "expire --days 0 --store sqlite:threads.db",
     ):
-        done = CliRunner().invoke(cli, ["threads", *shlex.split(line)])
+        done = CliRunner().invoke(cli, ["operate", "threads", *shlex.split(line)])
         assert done.exit_code == 0, done.output
 
     lines = [loads(line) for line in Path("audit.jsonl").read_bytes().splitlines()]
@@ -163,7 +163,7 @@ def test_commands_that_reach_everybodys_threads_are_in_the_audit_log(
 def test_a_list_of_threads_has_a_head_in_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    words = ["threads", *shlex.split(line), "--store", "sqlite:threads.db"]
+    words = ["operate", "threads", *shlex.split(line), "--store", "sqlite:threads.db"]
     piped = CliRunner().invoke(cli, words).stdout
     monkeypatch.setattr("copilot_runtime.cli.threads._is_terminal", lambda: True)
     shown = CliRunner().invoke(cli, words).stdout

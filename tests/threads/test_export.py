@@ -165,7 +165,7 @@ async def test_a_run_with_a_wrong_field_is_refused(
 
 
 class Command:
-    """`copilot-runtime threads` in a process of its own."""
+    """`copilot-runtime operate threads` in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -175,7 +175,7 @@ class Command:
     ) -> "subprocess.CompletedProcess[bytes]":
         environ = {name: value for name, value in os.environ.items() if "COPILOT" not in name}
         return subprocess.run(
-            [sys.executable, "-m", "copilot_runtime", "threads", *arguments],
+            [sys.executable, "-m", "copilot_runtime", "operate", "threads", *arguments],
             cwd=self._folder,
             env=environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
             input=given,
@@ -298,7 +298,7 @@ def test_a_list_of_the_latest_threads_does_not_read_all_of_them(
 
     monkeypatch.setattr(SqliteThreads, "everyones", refuse)
     place = f"sqlite:{tmp_path / 'threads.db'}"
-    done = CliRunner().invoke(cli, ["threads", "list", "--archived", "--store", place])
+    done = CliRunner().invoke(cli, ["operate", "threads", "list", "--archived", "--store", place])
 
     assert done.stdout == listed
 

@@ -212,7 +212,11 @@ _PUBLIC = "The threads cannot be used."
 
 
 _CAUSES = (
-    ("is full", "the disk is full", "Make room; `copilot-runtime threads expire` helps later."),
+    (
+        "is full",
+        "the disk is full",
+        "Make room; `copilot-runtime operate threads expire` helps later.",
+    ),
     ("No space", "the disk is full", "Make room."),
     ("readonly", "they are read-only", "Let the server's user write the file and its folder."),
     ("Read-only", "the disk is read-only", "Mount it for writing, or choose another place."),

@@ -30,7 +30,7 @@ def _check_algorithms(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ApiKeySettings(Section):
-    """API keys for programs, created by `copilot-runtime keys create`."""
+    """API keys for programs, created by `copilot-runtime operate keys create`."""
 
     store: Annotated[
         str,

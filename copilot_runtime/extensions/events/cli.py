@@ -1,4 +1,4 @@
-"""`copilot-runtime events`: show and follow events about resources, plans and runs."""
+"""`copilot-runtime operate events`: show and follow events about resources, plans and runs."""
 
 import asyncio
 import json
@@ -62,10 +62,10 @@ def events(
     """Show events about resources, plans and runs, one per line, the oldest first.
 
     \b
-    copilot-runtime events --source runs --type RUN_FAILED
-    copilot-runtime events --prefix common.User.ann --follow
-    copilot-runtime events --after 3f2a9c1b-42 --json
-    copilot-runtime events --program main:runtime
+    copilot-runtime operate events --source runs --type RUN_FAILED
+    copilot-runtime operate events --prefix common.User.ann --follow
+    copilot-runtime operate events --after 3f2a9c1b-42 --json
+    copilot-runtime operate events --program main:runtime
 
     Each line ends with the cursor of its event, for --after. The store is that of the setting
     events.store, from copilot.yml and the environment, or from the Settings(...) of a program named

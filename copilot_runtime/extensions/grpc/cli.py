@@ -1,4 +1,4 @@
-"""`copilot-runtime codegen`: from a `.proto` to stubs, a service to fill in, and tools."""
+"""`copilot-runtime develop codegen`: from a `.proto` to stubs, a service to fill in, and tools."""
 
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,8 @@ def codegen(
     """Generate Python from .proto files: messages and stubs, a service to fill in, and tools.
 
     \b
-    copilot-runtime codegen shop.proto
-    copilot-runtime codegen shop.proto --service --tools --out shop
+    copilot-runtime develop codegen shop.proto
+    copilot-runtime develop codegen shop.proto --service --tools --out shop
 
     From shop.proto it generates shop_pb2.py with the messages, shop_pb2.pyi with their types for
     editors, and shop_pb2_grpc.py with client stubs. With --service, shop_service.py has a class

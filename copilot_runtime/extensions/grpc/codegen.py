@@ -34,7 +34,7 @@ _OWN_FUNCTIONS = ("list_methods", "descriptor")
 
 _HEADER = '''"""{summary}
 
-Made by `copilot-runtime codegen`, and yours from now on: fill it in. To serve it:
+Made by `copilot-runtime develop codegen`, and yours from now on: fill it in. To serve it:
 
     grpc:
       services: ["{place}:{name}Service"]

@@ -1,4 +1,4 @@
-"""The command `copilot-runtime mcp`: serve actions and agents over stdin and stdout."""
+"""The command `copilot-runtime develop mcp`: serve actions and agents over stdin and stdout."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def mcp(
     """Serve actions and agents over MCP to the program that starts this, such as an editor.
 
     \b
-    copilot-runtime mcp main:runtime
+    copilot-runtime develop mcp main:runtime
 
     Each action and each agent is a tool. MCP messages use stdin and stdout; the log is on
     stderr. For MCP over HTTP, use the setting serve_mcp.

@@ -1,4 +1,4 @@
-"""The commands for operators: `copilot-runtime backup`, `restore`, `doctor` and `migrate`."""
+"""The commands `copilot-runtime doctor`, and `operate backup`, `restore` and `migrate`."""
 
 import asyncio
 import os
@@ -53,10 +53,10 @@ def backup(
     """Write all data of a server into one file, even while it runs.
 
     \b
-    copilot-runtime backup monday.tar.gz
-    copilot-runtime backup monday.tar.gz --program main:runtime
-    copilot-runtime backup monday.tar.gz --without traces --without audit
-    copilot-runtime backup - | ssh backups.example 'cat > monday.tar.gz'
+    copilot-runtime operate backup monday.tar.gz
+    copilot-runtime operate backup monday.tar.gz --program main:runtime
+    copilot-runtime operate backup monday.tar.gz --without traces --without audit
+    copilot-runtime operate backup - | ssh backups.example 'cat > monday.tar.gz'
 
     The stores are those of copilot.yml and the environment, or of the Settings(...) of a program
     named by --program.
@@ -104,9 +104,9 @@ def restore(
     """Restore a backup into the stores of the settings, which may differ from the original ones.
 
     \b
-    copilot-runtime restore monday.tar.gz
-    copilot-runtime restore monday.tar.gz --force --without audit
-    COPILOT_THREADS=postgresql://db/app copilot-runtime restore monday.tar.gz
+    copilot-runtime operate restore monday.tar.gz
+    copilot-runtime operate restore monday.tar.gz --force --without audit
+    COPILOT_THREADS=postgresql://db/app copilot-runtime operate restore monday.tar.gz
 
     The stores are those of copilot.yml and the environment, or of the Settings(...) of a program
     named by --program.
@@ -207,7 +207,7 @@ def doctor(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Check everything that a server needs, and report problems with their fixes.
+    """Check what a server needs, and say how to fix each problem.
 
     \b
     copilot-runtime doctor
@@ -309,9 +309,9 @@ def migrate(
     """Migrate the tables of all stores, and show their versions.
 
     \b
-    copilot-runtime migrate --dry-run
-    copilot-runtime migrate
-    copilot-runtime migrate --program main:runtime
+    copilot-runtime operate migrate --dry-run
+    copilot-runtime operate migrate
+    copilot-runtime operate migrate --program main:runtime
 
     The stores are those of copilot.yml and the environment, or of the Settings(...) of a program
     named by --program.
@@ -321,7 +321,7 @@ def migrate(
     previous version may continue to run.
 
     The exit status is 1 if a store cannot be used, for example if it is of a later version. A
-    migration cannot be undone: run `copilot-runtime backup` first.
+    migration cannot be undone: run `copilot-runtime operate backup` first.
     """
     from copilot_runtime.extensions.operations.schemas import list_schemas
 

@@ -245,7 +245,7 @@ def find_threads(settings: Settings) -> Place | None:
     raise ConfigurationFailed(
         f"No backup has threads of {settings.threads.partition(':')[0]!r}, a store of a plugin.",
         hint="Leave them out by --without threads, and take them along by "
-        "`copilot-runtime threads export`.",
+        "`copilot-runtime operate threads export`.",
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.cli.options import HeaderOption
 from copilot_runtime.cli.threads import ConfigOption
 
 if TYPE_CHECKING:
@@ -51,10 +52,6 @@ TargetOption = Annotated[
 ]
 UrlOption = Annotated[
     str | None, typer.Option("--url", help="URL of a running runtime to test instead.")
-]
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option("--header", "-H", help="Header for that server, as 'Name: value'."),
 ]
 PathOption = Annotated[
     str | None, typer.Option("--path", help="Path of the runtime in an ASGI application.")
@@ -121,7 +118,7 @@ def test(
     only_list: ListOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Test agents: play the conversations of *.test.yml files, and check the results.
+    """Play the conversations of *.test.yml files, and check answers.
 
     \b
     copilot-runtime test

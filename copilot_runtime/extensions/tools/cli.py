@@ -1,4 +1,4 @@
-"""`copilot-runtime tools`: look at the tools of a file, call one, and try whether they answer."""
+"""`copilot-runtime develop tools`: list and call the tools of a file, and check their endpoints."""
 
 import asyncio
 import json
@@ -38,9 +38,9 @@ def explain_tools() -> None:
     """List and call the tools of a file, and check their endpoints.
 
     \b
-    copilot-runtime tools list --tools tools.yml
-    copilot-runtime tools call weather '{"city": "Rome"}'
-    copilot-runtime tools list --program main:runtime
+    copilot-runtime develop tools list --tools tools.yml
+    copilot-runtime develop tools call weather '{"city": "Rome"}'
+    copilot-runtime develop tools list --program main:runtime
 
     The file is that of --tools, by default that of the setting tools, from copilot.yml and the
     environment, or from the Settings(...) of a program named by --program.
@@ -67,8 +67,8 @@ def list_tools(
     """List tools with their names, endpoints and purposes, without calling them.
 
     \b
-    copilot-runtime tools list
-    copilot-runtime tools list --tools tools/ --json
+    copilot-runtime develop tools list
+    copilot-runtime develop tools list --tools tools/ --json
     """
     catalog = _load(path, program, config)
     purposes = catalog.list_purposes()
@@ -101,7 +101,7 @@ def show(
     """Show what a model reads of a tool: its description, and the schema of its parameters.
 
     \b
-    copilot-runtime tools show weather
+    copilot-runtime develop tools show weather
     """
 
     async def find() -> "list[Action]":
@@ -135,8 +135,8 @@ def call_tool(
     """Call a tool as a model would, and print what the model would read.
 
     \b
-    copilot-runtime tools call weather '{"city": "Rome"}'
-    copilot-runtime tools call weather '{"city": "Rome"}' --user ann --json
+    copilot-runtime develop tools call weather '{"city": "Rome"}'
+    copilot-runtime develop tools call weather '{"city": "Rome"}' --user ann --json
 
     The exit status is 1 if the call failed.
     """
@@ -175,8 +175,8 @@ def check(
     """Reach the endpoint of each tool, without calling any tool.
 
     \b
-    copilot-runtime tools check
-    copilot-runtime tools check weather --tools tools.yml
+    copilot-runtime develop tools check
+    copilot-runtime develop tools check weather --tools tools.yml
 
     The exit status is 1 if one cannot be reached, or can never work.
     """
@@ -247,7 +247,8 @@ def _check_arguments(name: str, arguments: str) -> None:
     if not is_object:
         raise Misuse(
             f"The arguments are no JSON object: {arguments}",
-            hint=f'Write one, such as: copilot-runtime tools call {name} \'{{"city": "Rome"}}\'',
+            hint="Write one, such as: copilot-runtime develop tools call "
+            f'{name} \'{{"city": "Rome"}}\'',
         )
 
 

@@ -382,7 +382,7 @@ def test_no_id_looks_like_a_line_of_its_own(run: "Run", tmp_path: Path) -> None:
 
     assert len(text.splitlines()) == 2
     assert [json.loads(line)["user"] for line in text.splitlines()] == [given] * 2
-    assert len(run("audit", "export").stdout.splitlines()) == 2
+    assert len(run("operate", "audit", "export").stdout.splitlines()) == 2
     assert verify(path).problems == []
 
 
@@ -489,12 +489,12 @@ def test_the_log_is_listed_and_exported_by_what_is_in_it(run: Run, tmp_path: Pat
     log = fill(tmp_path / "audit.jsonl", 3)
     log.write([record_of(9, user="eve", outcome="refused", reason="No.", thread="t", time=5.0)])
 
-    assert len(json.loads(run("audit", "list", "--json").stdout)) == 4
-    assert "No." in run("audit", "list", "--user", "eve").stdout
+    assert len(json.loads(run("operate", "audit", "list", "--json").stdout)) == 4
+    assert "No." in run("operate", "audit", "list", "--user", "eve").stdout
     for option in (("--outcome", "refused"), ("--thread", "t"), ("--action", "act.9")):
-        (line,) = run("audit", "export", *option).stdout.splitlines()
+        (line,) = run("operate", "audit", "export", *option).stdout.splitlines()
         assert json.loads(line)["user"] == "eve"
-    assert run("audit", "export", "--since", "2026-01-01").stdout == ""
+    assert run("operate", "audit", "export", "--since", "2026-01-01").stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -511,36 +511,36 @@ def test_a_time_may_be_written_in_any_form_of_iso_8601(
 ) -> None:
     AuditLog(tmp_path / "audit.jsonl").write([record_of(time=t) for t in (0.0, 60.0, 120.0)])
 
-    assert len(run("audit", "export", "--since", since).stdout.splitlines()) == count
+    assert len(run("operate", "audit", "export", "--since", since).stdout.splitlines()) == count
 
 
 @pytest.mark.parametrize("option", [("--since", "yesterday"), ("--outcome", "denied")])
 def test_what_can_fit_no_line_is_refused(run: Run, tmp_path: Path, option: tuple[str, str]) -> None:
     fill(tmp_path / "audit.jsonl", 1)
 
-    assert isinstance(run("audit", "list", *option).exception, ConfigurationFailed)
+    assert isinstance(run("operate", "audit", "list", *option).exception, ConfigurationFailed)
 
 
 def test_a_log_is_verified_by_a_command(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     fill(path)
-    good = run("audit", "verify")
+    good = run("operate", "audit", "verify")
     head = good.stdout.splitlines()[-1]
     assert (good.exit_code, good.stdout.startswith("10 lines")) == (0, True)
     assert "There is no audit.key" in good.stdout
-    assert run("audit", "verify", "--head", head).exit_code == 0
+    assert run("operate", "audit", "verify", "--head", head).exit_code == 0
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]))
 
-    assert run("audit", "verify").exit_code == 0
-    cut = run("audit", "verify", "--head", head)
+    assert run("operate", "audit", "verify").exit_code == 0
+    cut = run("operate", "audit", "verify", "--head", head)
     assert (cut.exit_code, "cut off" in cut.stdout) == (1, True)
 
 
 def test_a_file_that_is_no_audit_log_is_named_and_left_alone(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text("notes of mine\n")
-    done = run("keys", "create", "ci")
+    done = run("operate", "keys", "create", "ci")
 
     assert done.exit_code == 0
     assert "'audit.jsonl' was not written: its last line is none of an audit log" in done.stderr
@@ -550,8 +550,8 @@ def test_a_file_that_is_no_audit_log_is_named_and_left_alone(run: Run, tmp_path:
 
 
 def test_keys_that_are_made_and_revoked_are_written_down(run: Run, tmp_path: Path) -> None:
-    text = run("keys", "create", "ci").stdout.strip()
-    run("keys", "revoke", "ci")
+    text = run("operate", "keys", "create", "ci").stdout.strip()
+    run("operate", "keys", "revoke", "ci")
     lines = read(tmp_path / "audit.jsonl")
 
     assert [line["action"] for line in lines] == ["keys.create", "keys.revoke"]
@@ -560,9 +560,20 @@ def test_keys_that_are_made_and_revoked_are_written_down(run: Run, tmp_path: Pat
 
 
 def test_the_line_of_a_key_says_whose_it_is_and_what_it_may_do(run: Run, tmp_path: Path) -> None:
-    run("keys", "create", "ci", "--user", "ann", "--tenant", "acme", "--scope", "threads:read")
-    run("keys", "create", "admin", "--role", "operator", "--expires", "2999-01-31")
-    run("keys", "revoke", "ci")
+    run(
+        "operate",
+        "keys",
+        "create",
+        "ci",
+        "--user",
+        "ann",
+        "--tenant",
+        "acme",
+        "--scope",
+        "threads:read",
+    )
+    run("operate", "keys", "create", "admin", "--role", "operator", "--expires", "2999-01-31")
+    run("operate", "keys", "revoke", "ci")
     reasons = [line["reason"].partition(" ")[2] for line in read(tmp_path / "audit.jsonl")]
 
     assert reasons[0] == reasons[2]
@@ -575,7 +586,9 @@ def test_the_line_of_a_key_says_whose_it_is_and_what_it_may_do(run: Run, tmp_pat
 def test_without_a_log_the_commands_say_what_to_set(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(run("audit", "list").exception, NotFound)
+    assert isinstance(run("operate", "audit", "list").exception, NotFound)
     monkeypatch.delenv("COPILOT_AUDIT_FILE")
-    assert isinstance(run("audit", "list").exception, ConfigurationFailed)
-    assert isinstance(run("audit", "verify", "--head", "x").exception, ConfigurationFailed)
+    assert isinstance(run("operate", "audit", "list").exception, ConfigurationFailed)
+    assert isinstance(
+        run("operate", "audit", "verify", "--head", "x").exception, ConfigurationFailed
+    )

@@ -105,7 +105,7 @@ async def test_a_command_that_opens_the_store_writes_the_end_of_a_run(
     async with other_server() as other:
         other.kill()
     for _ in range(2):
-        done = await asyncio.to_thread(CliRunner().invoke, cli, ["threads", "list"])
+        done = await asyncio.to_thread(CliRunner().invoke, cli, ["operate", "threads", "list"])
         assert done.exit_code == 0, done.output
 
     assert read_ends() == [DEAD_RUN]

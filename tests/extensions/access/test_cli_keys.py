@@ -1,4 +1,4 @@
-"""`copilot-runtime keys`."""
+"""`copilot-runtime operate keys`."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Run = Callable[..., Result]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COPILOT_ACCESS_ROLES", '{"guest": ["threads:read"]}')
-    return lambda *arguments: CliRunner().invoke(cli, ["keys", *arguments])
+    return lambda *arguments: CliRunner().invoke(cli, ["operate", "keys", *arguments])
 
 
 def listed(run: Run, *arguments: str) -> list[dict[str, object]]:

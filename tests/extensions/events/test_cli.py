@@ -1,4 +1,4 @@
-"""`copilot-runtime events`."""
+"""`copilot-runtime operate events`."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> Path:
 def run(file: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(file.parent)
     monkeypatch.setenv("COPILOT_EVENTS_STORE", f"sqlite:{file}")
-    return lambda *arguments: CliRunner().invoke(cli, ["events", *arguments])
+    return lambda *arguments: CliRunner().invoke(cli, ["operate", "events", *arguments])
 
 
 def read_json(result: Result) -> list[dict[str, object]]:
@@ -117,7 +117,16 @@ def test_what_cannot_be_read_is_an_error_with_a_way_out(
 
 def test_who_follows_sees_what_other_processes_publish(run: Run, file: Path) -> None:
     assert run().exit_code == 0
-    command = [sys.executable, "-m", "copilot_runtime", "events", "--follow", "--limit", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "copilot_runtime",
+        "operate",
+        "events",
+        "--follow",
+        "--limit",
+        "1",
+    ]
     with running([*command, "--store", f"sqlite:{file}"]) as program:
         program.until(r'"number": 3')
         publish(file, put(OF_ANN, "later"))
@@ -126,7 +135,16 @@ def test_who_follows_sees_what_other_processes_publish(run: Run, file: Path) -> 
 
 def test_who_follows_from_a_cursor_misses_nothing(run: Run, file: Path) -> None:
     cursor = read_json(run("--json"))[0]["cursor"]
-    command = [sys.executable, "-m", "copilot_runtime", "events", "-f", "--after", str(cursor)]
+    command = [
+        sys.executable,
+        "-m",
+        "copilot_runtime",
+        "operate",
+        "events",
+        "-f",
+        "--after",
+        str(cursor),
+    ]
     with running([*command, "--store", f"sqlite:{file}"]) as program:
         program.until("shop")
         program.until(r'"number": 3')
@@ -141,7 +159,7 @@ def test_commands_that_change_knowledge_tell_it(
     page = file.parent / "page.html"
     page.write_text("<html><title>Hours</title><p>The library opens at nine.</p></html>")
 
-    assert CliRunner().invoke(cli, ["ingest", str(page)]).exit_code == 0
+    assert CliRunner().invoke(cli, ["knowledge", "ingest", str(page)]).exit_code == 0
 
     assert "RESOURCE_PUT" in run("--source", "resources", "--limit", "1").stdout
     assert len(read_json(run("--json"))) > 3

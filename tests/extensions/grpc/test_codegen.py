@@ -1,4 +1,4 @@
-"""`copilot-runtime codegen`: stubs, a service that is served as it was made, and tools."""
+"""`copilot-runtime develop codegen`: stubs, a service that is served as it was made, and tools."""
 
 import subprocess
 import sys
@@ -69,7 +69,9 @@ def test_stubs_are_generated(folder: Path) -> None:
 @in_one_test("option", ["--service", "--tools"])
 def test_a_method_that_takes_a_stream_is_named_as_left_out(folder: Path, option: str) -> None:
     proto = str(folder / "book_shop.proto")
-    done = CliRunner().invoke(cli, ["codegen", proto, "--out", str(folder / "made"), option])
+    done = CliRunner().invoke(
+        cli, ["develop", "codegen", proto, "--out", str(folder / "made"), option]
+    )
 
     assert done.stderr == (
         "left out shop.v1.BookShop.Upload: it takes a stream, and a call has one message\n"

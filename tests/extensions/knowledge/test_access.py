@@ -797,7 +797,9 @@ def test_the_command_line_shows_what_a_user_may_read(tmp_path: Path) -> None:
         await knowledge.aclose()
 
     def run(*arguments: str) -> str:
-        done = CliRunner().invoke(cli, [*arguments, "--json", "--config", str(settings)])
+        done = CliRunner().invoke(
+            cli, ["knowledge", *arguments, "--json", "--config", str(settings)]
+        )
         assert done.exit_code == 0, done.output
         return done.stdout
 

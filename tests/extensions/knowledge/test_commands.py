@@ -1,4 +1,4 @@
-"""`copilot-runtime search`, `graph` and `ontology`."""
+"""`copilot-runtime knowledge search`, `graph` and `ontology`."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def run(store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.setenv("COPILOT_KNOWLEDGE_STORAGE", store)
 
     def call(*arguments: str, input: str | None = None) -> Result:
-        return CliRunner().invoke(cli, [*arguments], input=input)
+        return CliRunner().invoke(cli, ["knowledge", *arguments], input=input)
 
     return call
 
@@ -229,7 +229,7 @@ def test_a_query_is_either_a_pattern_or_sparql(run: Run, arguments: list[str]) -
     failure = run("graph", *arguments).exception
 
     assert isinstance(failure, CopilotError)
-    assert "copilot-runtime graph '?' rdf:type schema:Person" in str(failure.hint)
+    assert "copilot-runtime knowledge graph '?' rdf:type schema:Person" in str(failure.hint)
 
 
 def test_the_ontology_is_a_table_turtle_json_or_a_picture(run: Run) -> None:
@@ -278,7 +278,7 @@ def test_a_place_without_knowledge_is_named_with_the_way_out(
     assert (result.exit_code, result.stdout) == (1, "")
     assert isinstance(result.exception, CopilotError)
     assert str(result.exception).startswith("There is no knowledge in local:nope (looked in ")
-    assert "`copilot-runtime ingest FOLDER`" in str(result.exception.hint)
+    assert "`copilot-runtime knowledge ingest FOLDER`" in str(result.exception.hint)
     assert not (tmp_path / "nope").exists()
 
 
@@ -312,7 +312,7 @@ def test_memories_are_listed_shown_and_cut_to_a_budget(run: Run) -> None:
     assert run("memory").stdout.split() == ["CONVERSATION", CHAT]
     nothing = " ".join(read_messages(run("memory", "--as", "eve")).split())
     threads = "Chats are stored as threads instead: see `copilot-runtime"
-    assert nothing.startswith(f"There are no memories. {threads} threads list`")
+    assert nothing.startswith(f"There are no memories. {threads} operate threads list`")
     assert threads in " ".join(run("memory", "--help").stdout.split())
     assert json.loads(run("memory", "--json").stdout) == {"conversations": [CHAT]}
     rows = [line.split() for line in run("memory", CHAT).stdout.splitlines()]
@@ -343,4 +343,4 @@ def test_what_is_for_one_conversation_needs_one(run: Run) -> None:
 
 @in_one_test("command", ["search", "graph", "ontology", "memory"])
 def test_help_shows_examples(run: Run, command: str) -> None:
-    assert f"copilot-runtime {command} " in run(command, "--help").stdout
+    assert f"copilot-runtime knowledge {command} " in run(command, "--help").stdout

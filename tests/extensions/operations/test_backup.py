@@ -360,7 +360,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.operations.backup import databases
 
 databases._TableReplacement.add = lambda *_: os._exit(9)
-cli(["restore", sys.argv[1]])
+cli(["operate", "restore", sys.argv[1]])
 """
 
 

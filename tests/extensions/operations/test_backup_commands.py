@@ -1,4 +1,4 @@
-"""`copilot-runtime backup` and `restore` say what they leave out, and what they did not check."""
+"""`copilot-runtime operate backup` and `restore` say what they leave out or did not check."""
 
 import json
 import os
@@ -42,21 +42,24 @@ def write_settings(name: str, values: Mapping[str, Any]) -> None:
 def test_keys_are_backed_up_before_servers_ask_for_them(database: str) -> None:
     write_settings("copilot.yml", {"threads": database})
     write_settings("new.yml", {"threads": "sqlite:new/threads.db"})
-    command("keys", "create", "ci")
-    assert "keys (1)" in command("backup", "b").stderr
-    assert "keys (1)" in command("restore", "b", "--config", "new.yml").stderr
-    [key] = json.loads(command("keys", "list", "--json", "--config", "new.yml").stdout)
+    command("operate", "keys", "create", "ci")
+    assert "keys (1)" in command("operate", "backup", "b").stderr
+    assert "keys (1)" in command("operate", "restore", "b", "--config", "new.yml").stderr
+    [key] = json.loads(command("operate", "keys", "list", "--json", "--config", "new.yml").stdout)
     assert key["name"] == "ci"
-    for words in (["migrate", "--dry-run"], ["doctor"]):
+    for words in (["operate", "migrate", "--dry-run"], ["doctor"]):
         assert "keys" in CliRunner().invoke(cli, words).output
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        *("keys list", "keys revoke ci", "threads list", "audit list", "traces list", "events"),
-        *("search x", "memory common.Message.m1", "ontology", "migrate --dry-run"),
-        *("doctor", "settings"),
+        *(
+            f"operate {one}"
+            for one in ("keys list", "keys revoke ci", "threads list", "audit list")
+        ),
+        *("traces list", "operate events", "operate migrate --dry-run", "doctor", "settings"),
+        *("knowledge search x", "knowledge memory common.Message.m1", "knowledge ontology"),
     ],
 )
 def test_a_command_that_reads_makes_no_file_and_a_backup_after_it_fails(
@@ -67,23 +70,32 @@ def test_a_command_that_reads_makes_no_file_and_a_backup_after_it_fails(
     write_settings("copilot.yml", settings)
     CliRunner().invoke(cli, words.split())
     assert [*folder.joinpath("empty").iterdir()] == []
-    done = CliRunner().invoke(cli, ["backup", "b"])
+    done = CliRunner().invoke(cli, ["operate", "backup", "b"])
     assert done.exit_code == 1
     assert isinstance(done.exception, ConfigurationFailed)
     assert "There is nothing to back up" in done.exception.message
     assert sorted(path.name for path in folder.iterdir()) == ["copilot.yml", "empty"]
 
 
-@in_one_test("words", ["backup b", "search x", "ingest", "doctor"])
+@in_one_test("words", ["operate backup b", "knowledge search x", "knowledge ingest", "doctor"])
 def test_a_storage_of_knowledge_that_is_a_file_is_refused(words: str) -> None:
     write_settings("copilot.yml", {"knowledge": {"storage": "local:copilot.yml"}, "port": 0})
-    command("keys", "create", "ci")  # something to back up
+    command("operate", "keys", "create", "ci")  # something to back up
     done = CliRunner().invoke(cli, words.split())
     assert done.exit_code == 1
     assert "'copilot.yml' is a file, and not a folder." in f"{done.output} {done.exception}"
 
 
-@in_one_test("words", ["backup b", "threads list", "migrate --dry-run", "keys list", "doctor"])
+@in_one_test(
+    "words",
+    [
+        "operate backup b",
+        "operate threads list",
+        "operate migrate --dry-run",
+        "operate keys list",
+        "doctor",
+    ],
+)
 def test_a_database_that_says_nothing_is_named_soon(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +118,7 @@ def test_a_backup_removes_what_a_killed_one_left_and_nothing_of_one_that_runs(
     write_settings(
         "copilot.yml", {"audit": {"file": "audit.jsonl"}, "telemetry": {"store": "jsonl:traces"}}
     )
-    command("keys", "create", "ci")
+    command("operate", "keys", "create", "ci")
     Path("traces").mkdir()
     pipe = Path("traces/2026-01-01.jsonl")
     os.mkfifo(pipe)
@@ -114,13 +126,13 @@ def test_a_backup_removes_what_a_killed_one_left_and_nothing_of_one_that_runs(
     for other in others:
         other.touch()
     environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    slow = [sys.executable, "-m", "copilot_runtime", "backup", "b"]
+    slow = [sys.executable, "-m", "copilot_runtime", "operate", "backup", "b"]
     with running(slow, cwd=folder, env=environ) as program, pipe.open("wb"):  # it reads there now
         [part] = sorted({*folder.glob(".b.*.part")} - {folder / other for other in others})
-        command("backup", "b", "--without", "traces")
+        command("operate", "backup", "b", "--without", "traces")
         assert part.exists()
         program.kill()
-        done = command("backup", "b", "--force", "--without", "traces")
+        done = command("operate", "backup", "b", "--force", "--without", "traces")
 
     assert f"Removed '{part.name}', which a backup that was killed had left." in done.stderr
     assert sorted(folder.glob(".b.*")) == sorted(folder / other for other in others)
@@ -133,9 +145,9 @@ def test_a_signature_that_was_not_checked_is_said(folder: Path) -> None:
     new = build_settings(folder / "new").model_dump(mode="json", exclude_defaults=True)
     write_settings("new.yml", new | {"audit": {}})
     Path("key").write_text("0123456789abcdef")
-    command("backup", "b", "--key-file", "key", "--without", "audit")
+    command("operate", "backup", "b", "--key-file", "key", "--without", "audit")
     sentence = "The backup is signed, but its signature was not checked"
-    restore = ("restore", "b", "--config", "new.yml")
+    restore = ("operate", "restore", "b", "--config", "new.yml")
     assert sentence in command(*restore).stderr
     assert sentence not in command(*restore, "--force", "--key-file", "key").stderr
 
@@ -154,8 +166,8 @@ def test_what_workers_share_is_found_without_their_number_in_the_settings(folder
     listed = command("traces", "list", "--json")
     assert len(json.loads(listed.stdout)["traces"]) == 2
     assert f"These are the traces in sqlite:{WORKERS_TRACES}" in listed.stderr
-    assert len(command("events").stdout.splitlines()) == 3
-    done = command("backup", "b").stderr
+    assert len(command("operate", "events").stdout.splitlines()) == 3
+    done = command("operate", "backup", "b").stderr
     assert "events (3), traces (2)" in done
     assert "in memory" not in done
     assert "These are" not in command("traces", "list", COPILOT_WORKERS="2").stderr
@@ -167,7 +179,7 @@ def test_a_backup_says_what_is_only_in_memory(folder: Path) -> None:
     values = {"threads": settings.threads, "knowledge": {"storage": "memory"}}
     write_settings("copilot.yml", values)
     sentence = "Not in it, as only servers have them in memory: {}."
-    done = command("backup", "b")
+    done = command("operate", "backup", "b")
     assert sentence.format("events, traces, knowledge") in done.stderr
-    done = command("backup", "c", "--without", "traces", "--without", "events")
+    done = command("operate", "backup", "c", "--without", "traces", "--without", "events")
     assert sentence.format("knowledge") in done.stderr

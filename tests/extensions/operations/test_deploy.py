@@ -339,7 +339,7 @@ def test_a_monitor_without_a_token_is_refused_and_the_notes_say_so() -> None:
 
 
 def test_the_notes_say_how_to_make_the_first_key_where_keys_are_asked_for() -> None:
-    command = "keys create me --role operator"
+    command = "operate keys create me --role operator"
     settings = {"access": {"authenticate": ["jwt"]}}
     assert [command in notes for notes in (render_notes(), render_notes(settings=settings))] == [
         True,
@@ -440,7 +440,7 @@ def test_a_command_has_the_user_the_folder_and_the_settings_of_the_service(tmp_p
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     program.chmod(0o755)
     done = subprocess.run(
-        [DEPLOY / "copilot-runtime.sh", "keys", "create", "a b"],
+        [DEPLOY / "copilot-runtime.sh", "operate", "keys", "create", "a b"],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -449,7 +449,7 @@ def test_a_command_has_the_user_the_folder_and_the_settings_of_the_service(tmp_p
     given = done.stdout.splitlines()
     unit = (DEPLOY / "copilot-runtime.service").read_text()
     service = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
-    assert given[-4:] == [service["ExecStart"].split()[0], "keys", "create", "a b"]
+    assert given[-4:] == [service["ExecStart"].split()[0], "operate", "keys", "create", "a b"]
     assert {
         f"--uid={service['User']}",
         f"--working-directory={service['WorkingDirectory']}",

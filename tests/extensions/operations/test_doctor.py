@@ -526,9 +526,7 @@ def test_a_missing_package_is_installed_from_where_this_one_came(
     )
     found = findings(run("--json", access={"authenticate": ["jwt"]}, jwt={"issuer": "https://a.b"}))
 
-    assert found["configuration"]["hint"] == (
-        "This copilot-runtime came from elsewhere: pip install '/src[auth]'"
-    )
+    assert found["configuration"]["text"].endswith("Install it with: pip install '/src[auth]'")
 
 
 @in_one_test(

@@ -112,7 +112,7 @@ def run(settings: Settings, folder: Path, *options: str) -> tuple[int, dict[str,
         f"telemetry: {{store: '{settings.telemetry.store}'}}\n"
     )
     environ = {"COPILOT_THREADS": settings.threads}
-    words = ["migrate", "--json", "--config", str(folder / "copilot.yml"), *options]
+    words = ["operate", "migrate", "--json", "--config", str(folder / "copilot.yml"), *options]
     done = CliRunner().invoke(cli, words, env=environ)
     rows = json.loads(done.stdout)
     return done.exit_code, {row["name"]: SchemaStatus(**row) for row in rows}
@@ -203,7 +203,9 @@ def test_a_file_of_another_program_and_a_folder_are_named(tmp_path: Path) -> Non
     assert found["plans"].problem.endswith("cannot be used: that is a folder.")
 
 
-@in_one_test("words", ["backup b", "keys create ci", "keys list", "migrate"])
+@in_one_test(
+    "words", ["operate backup b", "operate keys create ci", "operate keys list", "operate migrate"]
+)
 def test_keys_are_not_kept_in_a_file_of_another_store(words: str, tmp_path: Path) -> None:
     path = tmp_path / "traces.db"
     if not path.exists():

@@ -73,38 +73,41 @@ def command(*words: str) -> Result:
 
 
 def test_a_backup_has_the_stores_of_the_program() -> None:
-    done = command("backup", "b.tar.gz", "--program", "chats:runtime")
+    done = command("operate", "backup", "b.tar.gz", "--program", "chats:runtime")
 
-    assert done.stderr.startswith("Settings: those of chats:runtime.\nBacked up threads (")
+    assert done.stderr.startswith("Backed up threads (")
 
 
-def test_without_a_program_a_command_says_whose_settings_it_has() -> None:
-    tail = " and the environment; the Settings(...) of a program are used with --program"
-    assert f"Settings: 'copilot.yml'{tail}" in command("keys", "list").stderr
+def test_only_a_command_without_a_settings_file_says_whose_settings_it_has() -> None:
+    assert "copilot.yml" not in command("operate", "keys", "list").stderr
     Path("copilot.yml").unlink()
-    assert f"Settings: the defaults{tail}" in command("migrate").stderr
-    assert "Settings:" not in command("keys", "list", "--store", "sqlite:a.db").stderr
+    assert "There is no copilot.yml here" in command("operate", "migrate").stderr
+    named = command("operate", "keys", "list", "--store", "sqlite:a.db").stderr
+    assert "copilot.yml" not in named
 
 
 def test_a_key_is_made_where_the_server_of_the_program_looks(folder: Path) -> None:
     place = folder / "own" / "access.db"
-    assert f"find it in {place}." in command("keys", "create", "x", "--program", "chats").stderr
-    listed = command("keys", "list", "--json", "--store", f"sqlite:{place}").stdout
+    assert (
+        f"find it in {place}."
+        in command("operate", "keys", "create", "x", "--program", "chats").stderr
+    )
+    listed = command("operate", "keys", "list", "--json", "--store", f"sqlite:{place}").stdout
     assert "x" in [key["name"] for key in json.loads(listed)]
 
 
 def test_threads_the_audit_log_and_tables_are_those_of_the_program(folder: Path) -> None:
     program = ("--program", "chats:runtime")
-    assert "\tMountains" in command("threads", "list", "--archived", *program).stdout
-    assert json.loads(command("audit", "list", "--json", *program).stdout)
-    [threads, *_] = json.loads(command("migrate", "--json", *program).stdout)
+    assert "\tMountains" in command("operate", "threads", "list", "--archived", *program).stdout
+    assert json.loads(command("operate", "audit", "list", "--json", *program).stdout)
+    [threads, *_] = json.loads(command("operate", "migrate", "--json", *program).stdout)
     assert threads["address"] == f"sqlite:{folder}/own/threads.db"
 
 
 @in_one_test(
     ("words", "shown"),
     [
-        ("events --json", "T2"),
+        ("operate events --json", "T2"),
         ("traces list --json", "a" * 32),
         ("traces show bbbb --json", "b" * 32),
     ],
@@ -113,7 +116,7 @@ def test_events_and_traces_are_those_of_the_program(words: str, shown: str) -> N
     done = command(*words.split(), "--program", "chats:runtime")
 
     assert shown in done.stdout
-    assert done.stderr == "Settings: those of chats:runtime.\n"
+    assert done.stderr == ""
 
 
 def test_traces_are_imported_where_the_program_keeps_them() -> None:
@@ -150,13 +153,13 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        ("search books", "House rules"),
-        ("graph ? schema:name ?", "Ada Byron"),
-        ("ontology", "Person"),
-        ("memory", _CHAT),
-        ("memory " + _CHAT, "m1"),
-        ("tools list", "greet"),
-        ("policy explain ann read common.Note.n", "The rule 'mine'"),
+        ("knowledge search books", "House rules"),
+        ("knowledge graph ? schema:name ?", "Ada Byron"),
+        ("knowledge ontology", "Person"),
+        ("knowledge memory", _CHAT),
+        ("knowledge memory " + _CHAT, "m1"),
+        ("develop tools list", "greet"),
+        ("knowledge policy explain ann read common.Note.n", "The rule 'mine'"),
     ],
 )
 def test_knowledge_tools_and_the_policy_are_those_of_the_program(
@@ -165,11 +168,10 @@ def test_knowledge_tools_and_the_policy_are_those_of_the_program(
     monkeypatch.chdir(learned)
     write_program("learns.py", _OF_KNOWLEDGE)
     program = ("--program", "learns:runtime")
-    command("ingest", *program)
+    command("knowledge", "ingest", *program)
     done = command(*words.split(), *program)
 
     assert shown in done.stdout
-    assert done.stderr.splitlines()[0] == "Settings: those of learns:runtime."
 
 
 def test_the_policy_of_a_program_says_which_events_a_user_reads(
@@ -179,7 +181,7 @@ def test_the_policy_of_a_program_says_which_events_a_user_reads(
     write_program("learns.py", _OF_KNOWLEDGE)
     store = f"sqlite:{learned / 'events.db'}"
     run(publish, learned / "events.db")
-    events = ("events", "--json", "--as", "eve", "--store", store)
+    events = ("operate", "events", "--json", "--as", "eve", "--store", store)
 
     assert "common.Note.n" in command(*events, "--program", "learns:runtime").stdout
     assert "common.Task.t" not in command(*events, "--program", "learns:runtime").stdout
@@ -209,7 +211,7 @@ def test_settings_that_a_program_reads_are_those_of_the_file() -> None:
 
 def test_a_store_that_a_program_makes_is_found_and_its_keys_stay_where_they_are() -> None:
     write_program("stores.py", _OF_THREADS)
-    found = json.loads(command("migrate", "--json", "--program", "stores:app").stdout)
+    found = json.loads(command("operate", "migrate", "--json", "--program", "stores:app").stdout)
     addresses = {row["name"]: row["address"] for row in found}
     assert addresses["threads"] == "sqlite:chats/threads.db"
     assert addresses["keys"] == "sqlite:other/access.db"

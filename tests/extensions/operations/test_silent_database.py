@@ -32,7 +32,7 @@ async def way(
     files = build_settings(tmp_path / "files")
     await fill(files)
     write_settings("files.yml", files.model_dump(mode="json", exclude_defaults=True))
-    check(await invoke("backup", "b", "--config", "files.yml"))
+    check(await invoke("operate", "backup", "b", "--config", "files.yml"))
     folder = str(cluster.data.parent)
     url = database.replace(folder, str(tmp_path))
     write_settings("copilot.yml", {"threads": url, "api_keys": {"store": url}, "port": 0})
@@ -59,12 +59,12 @@ def read_problem(done: Result) -> str:
     return f"{done.exception} {getattr(done.exception, 'hint', '')} {done.output}"
 
 
-RESTORE = "restore b --without plans --without events --without audit --without traces"
+RESTORE = "operate restore b --without plans --without events --without audit --without traces"
 
 
 @pytest.mark.parametrize(
     "words",
-    ["backup new", f"{RESTORE} --without knowledge", "migrate", "threads list", "keys list"],
+    [f"operate {one}" for one in ("operate backup new", "migrate", "threads list", "keys list")],
 )
 async def test_a_database_that_hangs_after_the_login_is_named_soon(
     way: Proxy, words: str, monkeypatch: pytest.MonkeyPatch
@@ -81,9 +81,9 @@ async def test_a_database_that_hangs_after_the_login_is_named_soon(
 @pytest.mark.parametrize(
     ("words", "statement"),
     [
-        ("backup new", b"SELECT value FROM copilot_secret"),
+        ("operate backup new", b"SELECT value FROM copilot_secret"),
         (f"{RESTORE} --without knowledge", b"INSERT INTO copilot_runs"),
-        ("migrate", b"to_regclass"),
+        ("operate migrate", b"to_regclass"),
     ],
 )
 async def test_a_database_that_hangs_in_the_middle_is_given_up(
@@ -112,7 +112,7 @@ async def test_a_statement_that_takes_long_is_waited_for(
     monkeypatch.setattr(places, "_is_silent", look)
     holder: Any = await import_module("asyncpg").connect(cluster.url)
     await holder.execute("SELECT pg_advisory_lock($1, 0)", LOCKS)
-    command = asyncio.create_task(invoke("backup", "new", "--without", "keys"))
+    command = asyncio.create_task(invoke("operate", "backup", "new", "--without", "keys"))
     for _ in range(5):
         await asyncio.to_thread(looks.acquire, timeout=20)
     assert not command.done()

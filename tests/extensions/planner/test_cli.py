@@ -1,4 +1,4 @@
-"""`copilot-runtime plan`: a plan grows in a terminal, its questions are asked there."""
+"""`copilot-runtime plans start`: a plan grows in a terminal, its questions are asked there."""
 
 import asyncio
 import json
@@ -201,7 +201,7 @@ def url(server: tuple[Program, str]) -> str:
 
 
 def test_each_change_is_a_line_and_the_outcome_comes_last(url: str) -> None:
-    done = run("plan", "check", "--url", url)
+    done = run("plans", "start", "check", "--url", url)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[0].endswith(": check")
@@ -214,7 +214,7 @@ def test_each_change_is_a_line_and_the_outcome_comes_last(url: str) -> None:
 
 
 def test_a_plan_that_fails_is_the_exit_code_and_says_why(url: str) -> None:
-    done = run("plan", "fail", "--url", url)
+    done = run("plans", "start", "fail", "--url", url)
     assert done.returncode == 1
     assert "  2 next: skipped: It needs 'text', which did not finish." in done.stdout
     assert done.stdout.endswith("could not be carried out to its end. The signature.\n")
@@ -230,7 +230,7 @@ def test_what_is_missing_and_what_is_not_for_a_terminal() -> None:
         {"id": "p", "status": "running", "tasks": [{**task, "evaluation": evaluation}, {}, 5]},
     ]
     with serve_plans(plans) as url:
-        done = run("plan", "x", "--url", url)
+        done = run("plans", "start", "x", "--url", url)
     assert done.returncode == 1  # it was not finished
     assert done.stdout.splitlines() == [
         "plan p: Do it",
@@ -241,7 +241,7 @@ def test_what_is_missing_and_what_is_not_for_a_terminal() -> None:
 
 
 def test_changes_are_lines_of_json(url: str) -> None:
-    done = run("plan", "letter", "--url", url, "--json", "--yes")
+    done = run("plans", "start", "letter", "--url", url, "--json", "--yes")
     lines: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0
     tasks = [line for line in lines if line["type"] == "task"]
@@ -256,14 +256,16 @@ def test_changes_are_lines_of_json(url: str) -> None:
 
 
 def test_a_request_may_be_piped_and_needs_no_plan(url: str) -> None:
-    done = finished([*COMMAND, "plan", "--url", url], env=CLEAN, given="Say hello\n")
+    done = finished([*COMMAND, "plans", "start", "--url", url], env=CLEAN, given="Say hello\n")
     assert (done.returncode, done.stdout) == (0, "Hello!\n")
-    done = finished([*COMMAND, "plan", "--url", url, "--json"], env=CLEAN, given="Say hello\n")
+    done = finished(
+        [*COMMAND, "plans", "start", "--url", url, "--json"], env=CLEAN, given="Say hello\n"
+    )
     assert json.loads(done.stdout) == {"type": "text", "plan_id": None, "text": "Hello!"}
 
 
 def test_a_question_without_a_terminal_stays_open(url: str) -> None:
-    done = run("plan", "letter", "--url", url, "-H", "Authorization: Bearer secret")
+    done = run("plans", "start", "letter", "--url", url, "-H", "Authorization: Bearer secret")
     id = read_id(done.stdout)
     assert done.returncode == 3
     assert "? May the task 'send' begin? Send it.\n" in done.stderr
@@ -307,7 +309,7 @@ def test_a_server_that_goes_away_leaves_the_command_that_watches_the_plan_again(
     command = [*COMMAND, "serve", "main:runtime", "--port", "0"]
     with running(command, cwd=tmp_path, env=CLEAN) as server:
         url = url_in(server.until(r"(?s)\A.*^Ctrl-C.*$")[0])
-        with running([*COMMAND, "plan", "long", "--url", url], env=CLEAN) as program:
+        with running([*COMMAND, "plans", "start", "long", "--url", url], env=CLEAN) as program:
             started = program.until(r"(?s)plan (ck-\S+): long.*running")
             watched = [*COMMAND, "plans", "watch", started[1], "--url", url]
             with running(watched, env=CLEAN) as watcher:
@@ -327,14 +329,17 @@ def test_what_cannot_be_planned_is_said(url: str) -> None:
         (["letter", "--agent", "nobody"], "Agent 'nobody' does not exist"),
         (["letter", "-H", "nonsense"], "is not a header"),
     ):
-        done = run("plan", *arguments, "--url", url)
+        done = run("plans", "start", *arguments, "--url", url)
         assert (done.returncode, done.stdout) == (1, "")
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
 
 
 def test_a_plan_is_a_tree_in_a_terminal_and_asks_there(url: str) -> None:
-    with in_terminal([*COMMAND, "plan", "letter", "--url", url], env=CLEAN) as (program, terminal):
+    with in_terminal([*COMMAND, "plans", "start", "letter", "--url", url], env=CLEAN) as (
+        program,
+        terminal,
+    ):
         program.until(r"├─ \S+✓\S+ text +writer .* 1,030 tokens")
         program.until(r"└─ \S+\?\S+ send")
         program.until(r"May the task 'send' begin\? Send it\. \[yes/no\] ")
@@ -346,7 +351,10 @@ def test_a_plan_is_a_tree_in_a_terminal_and_asks_there(url: str) -> None:
 
 
 def test_a_person_who_refuses_says_why(url: str) -> None:
-    with in_terminal([*COMMAND, "plan", "letter", "--url", url], env=CLEAN) as (program, terminal):
+    with in_terminal([*COMMAND, "plans", "start", "letter", "--url", url], env=CLEAN) as (
+        program,
+        terminal,
+    ):
         program.until(r"\[yes/no\] ")
         os.write(terminal, b"no\n")
         program.until(r"Why\? ")
@@ -356,7 +364,10 @@ def test_a_person_who_refuses_says_why(url: str) -> None:
 
 
 def test_who_does_not_answer_leaves_the_plan_waiting(url: str) -> None:
-    with in_terminal([*COMMAND, "plan", "letter", "--url", url], env=CLEAN) as (program, terminal):
+    with in_terminal([*COMMAND, "plans", "start", "letter", "--url", url], env=CLEAN) as (
+        program,
+        terminal,
+    ):
         program.until(r"\[yes/no\] ")
         os.write(terminal, b"\x04")
         program.until("waits for an answer")
@@ -364,7 +375,10 @@ def test_who_does_not_answer_leaves_the_plan_waiting(url: str) -> None:
 
 
 def test_ctrl_c_at_a_question_stops_the_plan(url: str) -> None:
-    with in_terminal([*COMMAND, "plan", "letter", "--url", url], env=CLEAN) as (program, _):
+    with in_terminal([*COMMAND, "plans", "start", "letter", "--url", url], env=CLEAN) as (
+        program,
+        _,
+    ):
         program.until(r"\[yes/no\] ")
         program.process.send_signal(signal.SIGINT)
         program.until(r"■\S+ send +A person stopped it\.")
@@ -372,7 +386,10 @@ def test_ctrl_c_at_a_question_stops_the_plan(url: str) -> None:
 
 
 def test_a_question_of_an_assistant_is_answered_in_a_text(url: str) -> None:
-    with in_terminal([*COMMAND, "plan", "ask", "--url", url], env=CLEAN) as (program, terminal):
+    with in_terminal([*COMMAND, "plans", "start", "ask", "--url", url], env=CLEAN) as (
+        program,
+        terminal,
+    ):
         program.until(r"\? How many\? ")
         os.write(terminal, b"3\n")
         program.until("resolved 3")
@@ -381,7 +398,7 @@ def test_a_question_of_an_assistant_is_answered_in_a_text(url: str) -> None:
 
 @in_one_test(("text", "outcome"), [(b"three\n", "resolved 'three'"), (b"\n", "cancelled None")])
 def test_a_question_of_an_assistant_is_answered_later(url: str, text: bytes, outcome: str) -> None:
-    id = read_id(run("plan", "ask", "--url", url).stdout)
+    id = read_id(run("plans", "start", "ask", "--url", url).stdout)
     command = [*COMMAND, "plans", "watch", id, "--url", url]
     with in_terminal(command, env=CLEAN) as (program, terminal):
         program.until(r"\? How many\? ")
@@ -395,7 +412,7 @@ def test_a_plan_that_takes_longer_than_a_run_may_is_watched_to_its_end(tmp_path:
     command = [*COMMAND, "serve", "main:runtime", "--port", "0"]
     with running(command, cwd=tmp_path, env=CLEAN | {"MAIN_RUN_TIMEOUT": "0.5"}) as server:
         url = url_in(server.until(r"(?s)\A.*^Ctrl-C.*$")[0])
-        with running([*COMMAND, "plan", "long", "--url", url], env=CLEAN) as program:
+        with running([*COMMAND, "plans", "start", "long", "--url", url], env=CLEAN) as program:
             program.until("The plan goes on: 0 of 1 tasks are over.")
             (tmp_path / "go").touch()
             program.until("plan finished  1/1 tasks")
@@ -412,7 +429,7 @@ def read_id(printed: str) -> str:
 
 def make_plan(url: str) -> str:
     """Have a plan made that waits for an approval, and return its id."""
-    done = run("plan", "letter", "--url", url)
+    done = run("plans", "start", "letter", "--url", url)
     id = read_id(done.stdout)
     assert f"plans answer {id} approve" in done.stderr
     return id
@@ -500,7 +517,7 @@ def test_what_cannot_be_done_with_a_plan_is_said(url: str) -> None:
 
 def test_ctrl_c_stops_the_plan(server: tuple[Program, str]) -> None:
     planner, url = server
-    with in_terminal([*COMMAND, "plan", "wait", "--url", url], env=CLEAN) as (program, _):
+    with in_terminal([*COMMAND, "plans", "start", "wait", "--url", url], env=CLEAN) as (program, _):
         planner.until("waits")
         program.until("wait  0/1 tasks")
         program.process.send_signal(signal.SIGINT)
@@ -512,7 +529,10 @@ def test_ctrl_c_stops_the_plan(server: tuple[Program, str]) -> None:
 
 def test_a_tree_that_is_higher_than_the_terminal_is_drawn_whole_at_its_end(url: str) -> None:
     environ = CLEAN | {"LINES": "10", "COLUMNS": "60"}
-    with in_terminal([*COMMAND, "plan", "deep", "--url", url], env=environ) as (program, _):
+    with in_terminal([*COMMAND, "plans", "start", "deep", "--url", url], env=environ) as (
+        program,
+        _,
+    ):
         program.until(r"… and \d+ more tasks")
         program.until(r"deep  21/21 tasks")
         assert program.wait() == 0
@@ -525,18 +545,20 @@ def test_a_tree_that_is_higher_than_the_terminal_is_drawn_whole_at_its_end(url: 
 
 def test_a_terminal_without_unicode_gets_ascii(url: str) -> None:
     environ = CLEAN | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    command = [*COMMAND, "plan", "letter", "--yes", "--url", url]
+    command = [*COMMAND, "plans", "start", "letter", "--yes", "--url", url]
     with in_terminal(command, env=environ) as (program, _):
         program.until(r"\|- \S+v\S+ text")
         assert program.wait() == 0
 
 
 def test_the_help_teaches() -> None:
-    text = " ".join(run("plan", "--help").stdout.split())
+    text = " ".join(run("plans", "start", "--help").stdout.split())
     assert "Ctrl-C stops the plan" in text
     assert "The exit status is 0 if the plan finished" in text
 
 
 def test_the_command_needs_a_server_that_listens(tmp_path: Path) -> None:
-    done = finished([sys.executable, "-m", "copilot_runtime", "plan", "x", "--url", "127.0.0.1:9"])
+    done = finished(
+        [sys.executable, "-m", "copilot_runtime", "plans", "start", "x", "--url", "127.0.0.1:9"]
+    )
     assert (done.returncode, "The connection was refused" in done.stderr) == (1, True)

@@ -1,4 +1,4 @@
-"""`copilot-runtime tools`, on files of tools."""
+"""`copilot-runtime develop tools`, on files of tools."""
 
 import json
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def invoke(*arguments: str) -> Result:
-        result = CliRunner().invoke(cli, ["tools", *arguments])
+        result = CliRunner().invoke(cli, ["develop", "tools", *arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
@@ -100,7 +100,7 @@ def test_arguments_that_are_no_object_are_an_error_with_an_example(
     with pytest.raises(Misuse, match="The arguments are no JSON object: ") as caught:
         run("call", "greet", arguments)
     assert caught.value.hint == (
-        """Write one, such as: copilot-runtime tools call greet '{"city": "Rome"}'"""
+        """Write one, such as: copilot-runtime develop tools call greet '{"city": "Rome"}'"""
     )
 
 

@@ -268,8 +268,8 @@ def _parse_tail(line: bytes) -> Tail:
         if isinstance(number, int) and isinstance(digest, str):
             return Tail(number, digest)
     raise ValueError(
-        "its last line is none of an audit log (see `copilot-runtime audit verify`); move the file "
-        "away, and a new one begins"
+        "its last line is none of an audit log (see `copilot-runtime operate audit verify`); move "
+        "the file away, and a new one begins"
     )
 
 

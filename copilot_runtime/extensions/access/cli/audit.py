@@ -1,4 +1,4 @@
-"""The commands `copilot-runtime audit`: list, export and verify the audit log."""
+"""The commands `copilot-runtime operate audit`: list, export and verify the audit log."""
 
 import sys
 from collections import deque
@@ -45,10 +45,10 @@ def look_after() -> None:
     """List, export and verify the audit log.
 
     \b
-    copilot-runtime audit list --outcome refused
-    copilot-runtime audit export --since 2026-11-01 > november.jsonl
-    copilot-runtime audit verify
-    copilot-runtime audit list --program main:runtime
+    copilot-runtime operate audit list --outcome refused
+    copilot-runtime operate audit export --since 2026-11-01 > november.jsonl
+    copilot-runtime operate audit verify
+    copilot-runtime operate audit list --program main:runtime
 
     The file is that of the setting audit.file, from copilot.yml and the environment, or from the
     Settings(...) of a program named by --program. These commands may be used while servers run.
@@ -73,8 +73,8 @@ def show(
     """List what happened, the latest last.
 
     \b
-    copilot-runtime audit list --user ann --action run
-    copilot-runtime audit list --outcome refused --limit 200 --json
+    copilot-runtime operate audit list --user ann --action run
+    copilot-runtime operate audit list --outcome refused --limit 200 --json
     """
     _, path = _find(file, program, config)
     found = deque(_select(path, user, action, outcome, thread, since), limit)
@@ -107,8 +107,8 @@ def export(
     """Write the entries as JSON Lines, the oldest first.
 
     \b
-    copilot-runtime audit export > audit.jsonl
-    copilot-runtime audit export --outcome refused | jq -r .address | sort | uniq -c
+    copilot-runtime operate audit export > audit.jsonl
+    copilot-runtime operate audit export --outcome refused | jq -r .address | sort | uniq -c
     """
     _, path = _find(file, program, config)
     for fields in _select(path, user, action, outcome, thread, since):
@@ -128,8 +128,8 @@ def verify(
     """Check whether lines were changed, removed or inserted.
 
     \b
-    copilot-runtime audit verify
-    copilot-runtime audit verify --head 1042:9f86d081884c7d65…
+    copilot-runtime operate audit verify
+    copilot-runtime operate audit verify --head 1042:9f86d081884c7d65…
 
     Each line has a hash that covers the line before. The last line printed is the head: keep it
     elsewhere, and a later call with --head finds that the end was cut off. With the setting
@@ -222,6 +222,6 @@ def _read_head(text: str) -> "Tail":
     number, separator, digest = text.removeprefix("head ").partition(":")
     if not separator or not number.isdecimal():
         raise ConfigurationFailed(
-            f"{text[:80]!r} is no head.", hint="`copilot-runtime audit verify` prints one."
+            f"{text[:80]!r} is no head.", hint="`copilot-runtime operate audit verify` prints one."
         )
     return Tail(int(number), digest)

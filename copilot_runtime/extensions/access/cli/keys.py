@@ -1,4 +1,4 @@
-"""The commands `copilot-runtime keys`: create, list and revoke API keys."""
+"""The commands `copilot-runtime operate keys`: create, list and revoke API keys."""
 
 import asyncio
 import re
@@ -42,10 +42,10 @@ def look_after() -> None:
     """Create, list and revoke the API keys with which programs authenticate.
 
     \b
-    copilot-runtime keys create ci --role reader --expires 90d
-    copilot-runtime keys list
-    copilot-runtime keys revoke cpk_0123456789abcdef
-    copilot-runtime keys create ci --program main:runtime
+    copilot-runtime operate keys create ci --role reader --expires 90d
+    copilot-runtime operate keys list
+    copilot-runtime operate keys revoke cpk_0123456789abcdef
+    copilot-runtime operate keys create ci --program main:runtime
 
     The key store is that of copilot.yml and the environment, or of the Settings(...) of a program
     named by --program.
@@ -82,10 +82,10 @@ def create(
     """Create a key, and print it once: only its hash is stored.
 
     \b
-    copilot-runtime keys create ci
-    copilot-runtime keys create reports --user ann --tenant acme --role reader --expires 90d
-    copilot-runtime keys create admin --role operator --expires 12h
-    COPILOT_KEY=$(copilot-runtime keys create ci --json | jq -r .key)
+    copilot-runtime operate keys create ci
+    copilot-runtime operate keys create reports --user ann --tenant acme --role reader --expires 90d
+    copilot-runtime operate keys create admin --role operator --expires 12h
+    COPILOT_KEY=$(copilot-runtime operate keys create ci --json | jq -r .key)
 
     --role and --scope may be given several times. Only the key is written to stdout.
     """
@@ -133,8 +133,8 @@ def show(
     """List keys, the oldest first, without their secrets.
 
     \b
-    copilot-runtime keys list
-    copilot-runtime keys list --all --json | jq '.[] | select(.used_at == null)'
+    copilot-runtime operate keys list
+    copilot-runtime operate keys list --all --json | jq '.[] | select(.used_at == null)'
     """
 
     found = _run(
@@ -159,7 +159,7 @@ def show(
             )
             for row in rows
         ],
-        "There are no keys. `copilot-runtime keys create NAME` makes one.",
+        "There are no keys. `copilot-runtime operate keys create NAME` makes one.",
     )
 
 
@@ -173,8 +173,8 @@ def revoke(
     """Revoke a key: every server refuses it within two seconds. This cannot be undone.
 
     \b
-    copilot-runtime keys revoke cpk_0123456789abcdef
-    copilot-runtime keys revoke ci
+    copilot-runtime operate keys revoke cpk_0123456789abcdef
+    copilot-runtime operate keys revoke ci
     """
 
     async def work(keys: "KeyStore") -> "ApiKey":
@@ -232,7 +232,7 @@ def _find(keys: "Any", text: str) -> "ApiKey":
     if not found:
         name = prefix if text.startswith("cpk_") else text
         raise NotFound(
-            f"There is no key {name[:100]!r}: `copilot-runtime keys list --all` shows all keys."
+            f"There is no key {name[:100]!r}: `copilot-runtime operate keys list --all` shows all."
         )
     if len(found) > 1:
         raise NotFound(

@@ -11,6 +11,7 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
+from copilot_runtime.cli.options import HeaderOption
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
 
@@ -31,10 +32,6 @@ UrlOption = Annotated[
         help="URL of a running runtime; by default, the command runs its own server.",
         envvar="COPILOT_URL",
     ),
-]
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
 ]
 DataOption = Annotated[
     list[str] | None,

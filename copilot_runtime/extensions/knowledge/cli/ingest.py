@@ -1,4 +1,4 @@
-"""`copilot-runtime ingest`: take files into knowledge."""
+"""`copilot-runtime knowledge ingest`: take files into knowledge."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,10 +48,10 @@ def ingest(
     """Ingest documents: read new and changed files, and remove deleted ones.
 
     \b
-    copilot-runtime ingest pages
-    copilot-runtime ingest 'docs/**/*.md' manual.pdf --dry-run
-    copilot-runtime ingest pages --base https://intranet.example/kb/ --json
-    copilot-runtime ingest --program main:runtime
+    copilot-runtime knowledge ingest pages
+    copilot-runtime knowledge ingest 'docs/**/*.md' manual.pdf --dry-run
+    copilot-runtime knowledge ingest pages --base https://intranet.example/kb/ --json
+    copilot-runtime knowledge ingest --program main:runtime
 
     HTML with Schema.org annotations becomes entities; other HTML, Markdown, PDF, DOCX, XLSX,
     PPTX, CSV and text become chunks with their positions. The exit status is 1 if a file could

@@ -1,4 +1,4 @@
-"""`copilot-runtime search`, `graph`, `ontology` and `memory`: query the knowledge of a server.
+"""`copilot-runtime knowledge search`, `graph`, `ontology`, `memory`: query what a server knows.
 
 They open the knowledge of the same settings as `serve`, also while servers use it.
 """
@@ -41,7 +41,7 @@ _PLAIN_TYPES = frozenset(
 _PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
 _NO_MEMORIES = (
     "There are no memories. Chats are stored as threads instead: see "
-    "`copilot-runtime threads list`."
+    "`copilot-runtime operate threads list`."
 )
 
 
@@ -60,11 +60,11 @@ def search(
     """Search resources by meaning: one per line, with score, title, text and URI.
 
     \b
-    copilot-runtime search 'When is the library open?'
-    copilot-runtime search 'opening hours' 'closed on Sundays' --limit 3
-    copilot-runtime search budget --as ann --json
+    copilot-runtime knowledge search 'When is the library open?'
+    copilot-runtime knowledge search 'opening hours' 'closed on Sundays' --limit 3
+    copilot-runtime knowledge search budget --as ann --json
 
-    With several texts, a resource has its best score of any of them. `copilot-runtime ingest` adds
+    With several texts, a resource has its best score of any of them. `knowledge ingest` adds
     documents. This command, `graph`, `ontology` and `memory` read the knowledge of copilot.yml and
     the environment, or of a program named by --program.
     """
@@ -108,9 +108,9 @@ def graph(
     """Query the graph by a pattern of subject, predicate and object, or by SPARQL.
 
     \b
-    copilot-runtime graph ? rdf:type schema:Person
-    copilot-runtime graph ? schema:name '"Ada Lovelace"'
-    copilot-runtime graph --sparql 'SELECT ?name WHERE { ?who schema:name ?name } LIMIT 10'
+    copilot-runtime knowledge graph ? rdf:type schema:Person
+    copilot-runtime knowledge graph ? schema:name '"Ada Lovelace"'
+    copilot-runtime knowledge graph --sparql 'SELECT ?name WHERE { ?who schema:name ?name }'
 
     IRIs are written in full or with a prefix (schema, rdf, rdfs, foaf); literals in double quotes.
     Quote ? if your shell expands it as a file name pattern.
@@ -119,7 +119,7 @@ def graph(
     if (sparql is None) == (not parts) or (parts and len(parts) != 3):
         raise ConfigurationFailed(
             "A query is a pattern of three parts, or --sparql.",
-            hint="For example: copilot-runtime graph '?' rdf:type schema:Person",
+            hint="For example: copilot-runtime knowledge graph '?' rdf:type schema:Person",
         )
 
     async def work(knowledge: "lazy.Knowledge") -> None:
@@ -154,9 +154,9 @@ def ontology(
     """Show the vocabulary of the graph: its classes, and how many things are of each.
 
     \b
-    copilot-runtime ontology
-    copilot-runtime ontology --ttl > ontology.ttl
-    copilot-runtime ontology --svg > ontology.svg
+    copilot-runtime knowledge ontology
+    copilot-runtime knowledge ontology --ttl > ontology.ttl
+    copilot-runtime knowledge ontology --svg > ontology.svg
     """
     if svg + ttl + as_json > 1:
         raise ConfigurationFailed("Only one of --svg, --ttl and --json can be written.")
@@ -200,16 +200,16 @@ def memory(
     """Show the memory of a conversation, and the part of it that a model would read.
 
     \b
-    copilot-runtime memory
-    copilot-runtime memory common.User.ann/common.Conversation.t1
-    copilot-runtime memory common.User.ann/common.Conversation.t1 --budget 4000 --json
+    copilot-runtime knowledge memory
+    copilot-runtime knowledge memory common.User.ann/common.Conversation.t1
+    copilot-runtime knowledge memory common.User.ann/common.Conversation.t1 --budget 4000 --json
 
     Memories are written by programs. Chats are stored as threads instead: see `copilot-runtime
-    threads list`.
+    operate threads list`.
     """
     if conversation is None and (forget or budget is not None):
         raise ConfigurationFailed(
-            "Which conversation is meant?", hint="`copilot-runtime memory` lists them."
+            "Which conversation is meant?", hint="`copilot-runtime knowledge memory` lists them."
         )
 
     async def work(knowledge: "lazy.Knowledge") -> None:
@@ -291,7 +291,7 @@ async def _require_resources(knowledge: "lazy.Knowledge") -> None:
     if not await knowledge.resources.versions():
         raise ConfigurationFailed(
             f"There is no knowledge in {knowledge.address} (looked in {Path.cwd()}).",
-            hint="`copilot-runtime ingest FOLDER` takes documents in; "
+            hint="`copilot-runtime knowledge ingest FOLDER` takes documents in; "
             "--storage and the setting knowledge.storage say where they are.",
         )
 
@@ -302,7 +302,7 @@ async def _require_vectors(knowledge: "lazy.Knowledge") -> None:
     if not await knowledge.vectors.count():
         raise ConfigurationFailed(
             f"Nothing in {knowledge.address} was embedded by {knowledge.embedder.model}.",
-            hint="`copilot-runtime ingest FOLDER` embeds the resources; "
+            hint="`copilot-runtime knowledge ingest FOLDER` embeds the resources; "
             "the setting knowledge.embedder says by which model.",
         )
 

@@ -1,4 +1,4 @@
-"""`copilot-runtime policy`: ask why a policy decides as it does, and look for mistakes in it."""
+"""`copilot-runtime knowledge policy`: explain the decisions of a policy, and validate it."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,8 +42,8 @@ def explain_policies() -> None:
     """Validate a policy, and explain its decisions.
 
     \b
-    copilot-runtime policy check policy.yml
-    copilot-runtime policy explain ann read common.Folder.handbook --policy policy.yml
+    copilot-runtime knowledge policy check policy.yml
+    copilot-runtime knowledge policy explain ann read common.Folder.handbook --policy policy.yml
 
     A policy defines who may read, list, write and delete which resources. For example:
 
@@ -70,8 +70,8 @@ def check(
     """Look for mistakes in a policy, with their lines, and for rules that can never matter.
 
     \b
-    copilot-runtime policy check policy.yml
-    copilot-runtime policy check policies/ --json
+    copilot-runtime knowledge policy check policy.yml
+    copilot-runtime knowledge policy check policies/ --json
 
     The exit status is 1 if the policy cannot be used.
     """
@@ -112,10 +112,10 @@ def explain(
     """Say whether an action is allowed, which rule decides, and what would change that.
 
     \b
-    copilot-runtime policy explain ann read common.Folder.handbook/common.Document.d1
-    copilot-runtime policy explain ann read handbook/salaries.md
-    copilot-runtime policy explain - list cld:common.Message.m1 --policy policy.yml
-    copilot-runtime policy explain bob write team.Space.ops --group ops --agent helper --json
+    copilot-runtime knowledge policy explain ann read common.Folder.handbook/common.Document.d1
+    copilot-runtime knowledge policy explain ann read handbook/salaries.md
+    copilot-runtime knowledge policy explain - list cld:common.Message.m1 --policy policy.yml
+    copilot-runtime knowledge policy explain bob write team.Space.ops --group ops --agent helper
 
     The exit status is 0 if it is allowed and 1 if it is denied. The policy is that of --policy, of
     copilot.yml and the environment, or of a program that --program names.
@@ -141,7 +141,7 @@ def _read_uri(urn: str) -> str:
     if not urn:
         raise ConfigurationFailed(
             "No resource is named.",
-            hint="Give the path of a file, or a URI: `copilot-runtime search TEXT` shows some.",
+            hint="Give the path of a file, or a URI as `copilot-runtime knowledge search` shows.",
         )
     uri = strip_namespace(urn)
     try:

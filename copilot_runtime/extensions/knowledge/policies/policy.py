@@ -70,7 +70,7 @@ class PolicyUnreadable(ConfigurationFailed):
 
     def __init__(self, path: Path, problems: Sequence[PolicyProblem]) -> None:
         lines = [problem.describe(str(path)) for problem in problems]
-        super().__init__("\n".join(lines), hint=f"copilot-runtime policy check {path}")
+        super().__init__("\n".join(lines), hint=f"copilot-runtime knowledge policy check {path}")
         self.problems = problems
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from copilot_runtime.api.registry import explain_install
+from copilot_runtime.api.registry import explain_missing
 from copilot_runtime.base.errors import CopilotError, MissingPackage
 
 State = Literal["good", "warning", "problem"]
@@ -34,7 +34,7 @@ def problem(name: str, text: str, hint: str = "") -> Finding:
 def explain_error(name: str, error: Exception) -> Finding:
     """Return the finding for an exception, with the hint of our own errors."""
     if isinstance(error, MissingPackage):
-        return problem(name, error.message, explain_install(error) or error.hint or "")
+        return problem(name, explain_missing(error))
     if isinstance(error, CopilotError):
         return problem(name, error.message, error.hint or "")
     return problem(name, f"{type(error).__name__}: {error}", "The log of the server says more.")

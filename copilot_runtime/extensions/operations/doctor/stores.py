@@ -74,7 +74,9 @@ def _describe_schema(status: SchemaStatus, others: Sequence[str]) -> Finding:
         case "old":
             text = f"{status.address} is of version {status.version}, and {status.newest} is new."
             return warning(
-                status.name, text, "The next server migrates it; so does `copilot-runtime migrate`."
+                status.name,
+                text,
+                "The next server migrates it; so does `copilot-runtime operate migrate`.",
             )
         case "later" | "unusable":
             more = f" The same goes for {', '.join(others)}." if others else ""
@@ -195,7 +197,7 @@ async def check_audit(settings: Settings) -> Sequence[Finding]:
     # in a thread: of a large one, all other checks would wait until their time is over
     found = await asyncio.to_thread(verify, Path(settings.audit.file), settings.audit.key)
     if found.problems:
-        hint = "`copilot-runtime audit verify` lists all that is wrong with it."
+        hint = "`copilot-runtime operate audit verify` lists all that is wrong with it."
         return [problem("audit log", found.problems[0], hint)]
     lines = f"{format_count(found.lines, 'line')}, unchanged"
     if not settings.audit.key:

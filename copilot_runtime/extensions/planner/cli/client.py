@@ -18,6 +18,7 @@ from copilot_runtime.base.jsonvalue import (
     get_text,
 )
 from copilot_runtime.cli.agent_client import find_sign_in_hint, parse_header, parse_url
+from copilot_runtime.cli.options import LOCAL_URL
 from copilot_runtime.http.client import Exchange, Upstream
 
 _OK, _NOTHING_MORE, _MISSING = 200, 204, 404
@@ -26,7 +27,6 @@ _MIN_ID = 4
 """Minimum characters of an abbreviated id, without `ck-`."""
 _MAX_PLANS = 100_000
 """Maximum plans that are searched for an abbreviated id."""
-LOCAL_URL = "http://127.0.0.1:8000/graphql"
 _PAGE = 200
 _ID = b"id: "
 """The field of a server-sent event that has the number of an entry."""

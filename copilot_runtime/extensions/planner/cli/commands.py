@@ -1,4 +1,4 @@
-"""The commands `copilot-runtime plan`, which makes a plan, and `copilot-runtime plans`."""
+"""The commands `copilot-runtime plans`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
-from copilot_runtime.cli.options import with_options
+from copilot_runtime.cli.options import LOCAL_URL, HeaderOption, UrlOption, with_options
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
@@ -19,18 +19,6 @@ T = TypeVar("T")
 
 plans = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-UrlOption = Annotated[
-    str,
-    typer.Option(
-        "--url",
-        help="URL of the runtime, as <CopilotKit runtimeUrl> has it.",
-        envvar="COPILOT_URL",
-    ),
-]
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
-]
 IdArgument = Annotated[
     str,
     typer.Argument(metavar="PLAN", help="Plan id, or a unique prefix of it."),
@@ -45,7 +33,7 @@ _WORDS = {"yes": "approve", "y": "approve", "no": "reject", "n": "reject"}
 
 @plans.callback()
 def look_after_plans() -> None:
-    """List, watch, stop, retry and answer plans of a running server.
+    """Start, watch, stop, retry and answer plans of a server.
 
     \b
     copilot-runtime plans list --status waiting
@@ -56,13 +44,11 @@ def look_after_plans() -> None:
     its `ck-`.
 
     A plan is accessible to the user who created it, authenticated by a header, and to operators:
-    without authentication, users on the machine of the server. `copilot-runtime plan` creates one.
+    without authentication, users on the machine of the server. `plans start` creates one.
     """
 
 
-def open_client(
-    url: UrlOption = "http://127.0.0.1:8000/graphql", header: HeaderOption = None
-) -> "PlanClient":
+def open_client(url: UrlOption = LOCAL_URL, header: HeaderOption = None) -> "PlanClient":
     """Return a client of the server."""
     from copilot_runtime.extensions.planner.cli.client import PlanClient
 
@@ -252,11 +238,12 @@ def _print(plan: JsonObject, *, as_json: bool) -> None:
     print_plan(plan)
 
 
-def plan(
+@plans.command("start")
+def start(
     request: Annotated[
         str | None, typer.Argument(help="The request; by default, the standard input.")
     ] = None,
-    url: UrlOption = "http://127.0.0.1:8000/graphql",
+    url: UrlOption = LOCAL_URL,
     agent: Annotated[
         str, typer.Option(help="Name of the planner agent: the setting planner.name.")
     ] = "planner",
@@ -267,10 +254,10 @@ def plan(
     """Send a request to a planner, and watch its tasks.
 
     \b
-    copilot-runtime plan 'Compare three hotels in Rome, and book the best'
-    copilot-runtime plan 'Write the report' --url https://example.com/api/copilotkit --yes
-    copilot-runtime plan 'Write the report' > report.log
-    copilot-runtime plan 'Write the report' --json | jq 'select(.type == "task")'
+    copilot-runtime plans start 'Compare three hotels in Rome, and book the best'
+    copilot-runtime plans start 'Write the report' --url https://example.com/api/copilotkit --yes
+    copilot-runtime plans start 'Write the report' > report.log
+    copilot-runtime plans start 'Write the report' --json | jq 'select(.type == "task")'
 
     The server needs the setting planner.name. In a terminal, the plan is shown as a live tree of
     tasks with their agent, duration, cost, evaluation and corrections. Questions are asked below

@@ -1,4 +1,4 @@
-"""The command `copilot-runtime plan`: sends a request to a planner and watches its plan."""
+"""The command `copilot-runtime plans start`: sends a request to a planner and watches its plan."""
 
 import asyncio
 import sys
@@ -58,7 +58,7 @@ def _read_request(request: str | None) -> str:
     if not text.strip():
         raise ConfigurationFailed(
             "There is nothing to plan: the request is empty.",
-            hint="Give a request, as in: copilot-runtime plan 'Compare three hotels'",
+            hint="Give a request, as in: copilot-runtime plans start 'Compare three hotels'",
         )
     return text.strip()
 

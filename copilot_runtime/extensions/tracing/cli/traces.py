@@ -18,7 +18,7 @@ from copilot_runtime.base.formatting import (
     format_time,
     format_tokens,
 )
-from copilot_runtime.cli.options import with_options
+from copilot_runtime.cli.options import HeaderOption, with_options
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
@@ -41,10 +41,6 @@ StoreOption = Annotated[
 UrlOption = Annotated[
     str | None,
     typer.Option("--url", help="URL of a running runtime to read from instead."),
-]
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option("--header", "-H", help="Header for that server, as 'Name: value'."),
 ]
 ThreadOption = Annotated[str, typer.Option("--thread", help="Only traces of this thread.")]
 AgentOption = Annotated[str, typer.Option("--agent", help="Only traces of this agent.")]
@@ -79,7 +75,7 @@ _RECENT = 1_000
 
 @traces.callback()
 def look_at_traces() -> None:
-    """Find, read and compare traces of runs: their steps, durations and costs.
+    """Find, read and compare traces: steps, durations and costs.
 
     \b
     copilot-runtime traces list --since 1h --errors

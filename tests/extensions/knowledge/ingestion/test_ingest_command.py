@@ -1,4 +1,4 @@
-"""`copilot-runtime ingest`."""
+"""`copilot-runtime knowledge ingest`."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def run(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Run:
     shelf.write("two.html", DRUG)
 
     def call(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, ["ingest", *arguments])
+        return CliRunner().invoke(cli, ["knowledge", "ingest", *arguments])
 
     return call
 
@@ -170,7 +170,7 @@ def test_a_long_list_of_files_is_cut(run: Run, shelf: Shelf) -> None:
 
 def test_what_is_taken_in_is_found(run: Run) -> None:
     run("docs")
-    found = CliRunner().invoke(cli, ["graph", "?", "schema:name", "?", "--json"])
+    found = CliRunner().invoke(cli, ["knowledge", "graph", "?", "schema:name", "?", "--json"])
     assert '"<https://e/drug>"' in found.stdout or "https://e/drug" in found.stdout
 
 
@@ -228,7 +228,7 @@ def test_sources_of_the_settings_need_not_be_there_where_they_are_not_read(
     monkeypatch.setenv("COPILOT_KNOWLEDGE_SOURCES", "elsewhere")
 
     assert run("docs").exit_code == 0
-    assert CliRunner().invoke(cli, ["search", "First"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["knowledge", "search", "First"]).exit_code == 0
     assert "no file or folder 'elsewhere'" in str(run().exception)
 
 

@@ -158,7 +158,7 @@ ENVIRON = {name: value for name, value in os.environ.items() if not name.startsw
 
 
 def ingest(folder: Path, *paths: str) -> Any:
-    done = finished([*COMMAND, "ingest", *paths, "--json"], cwd=folder, env=ENVIRON)
+    done = finished([*COMMAND, "knowledge", "ingest", *paths, "--json"], cwd=folder, env=ENVIRON)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -47,5 +47,5 @@ def problems(folder: Path, text: str, name: str = "policy.yml") -> list[str]:
     path = write(folder, text, name)
     with pytest.raises(PolicyUnreadable) as raised:
         load_policy(path)
-    assert "copilot-runtime policy check" in (raised.value.hint or "")
+    assert "copilot-runtime knowledge policy check" in (raised.value.hint or "")
     return [line.removeprefix(f"{path}, ") for line in raised.value.message.splitlines()]

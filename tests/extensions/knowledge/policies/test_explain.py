@@ -235,7 +235,7 @@ WARNING = (
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["policy", *arguments])
+    return CliRunner().invoke(cli, ["knowledge", "policy", *arguments])
 
 
 def test_check_names_what_is_odd(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`copilot-runtime mcp`, as a desktop program starts it."""
+"""`copilot-runtime develop mcp`, as a desktop program starts it."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.extensions.mcp.server.clients import over_pipes, text_of
 from tests.processes import finished, running
 
 ROOT = Path(__file__).parents[4]
-COMMAND = [sys.executable, "-m", "copilot_runtime", "mcp"]
+COMMAND = [sys.executable, "-m", "copilot_runtime", "develop", "mcp"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 MODULE = """
 from tests.transports.served import Slow, runtime_of

@@ -1,0 +1,64 @@
+"""The tree of commands: those of a day's work first, the others in groups."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.extensions import GROUPS
+
+_ORDER = (
+    *("new", "serve", "chat", "test", "doctor", "settings"),
+    *("knowledge", "analyst", "plans", "traces", "operate", "develop"),
+)
+"""The names in the order of the help. Those of plugins follow."""
+_RENAMED = {"plan": "plans start"}
+
+
+class CommandGroup(TyperGroup):
+    """The top of the tree. Its help lists commands before groups.
+
+    A command that is typed without its group is refused with its full name.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the help."""
+        names = dict.fromkeys((*_ORDER, *super().list_commands(ctx)))
+        return [name for name in names if name in self.commands]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name. Raises `Misuse` for one below a group."""
+        name = args[0]
+        if name not in self.commands and (new := _RENAMED.get(name) or self._find_below(name)):
+            raise Misuse(f"The command is `copilot-runtime {new}`, not `copilot-runtime {name}`.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the section of commands, and that of groups."""
+        names = self.list_commands(ctx)
+        width = formatter.width - 6 - max(map(len, names))
+        for title, is_group in (("Commands", False), ("Groups", True)):
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, self.commands[name].get_short_help_str(width))
+                        for name in names
+                        if isinstance(self.commands[name], TyperGroup) is is_group
+                    ]
+                )
+
+    def _find_below(self, name: str) -> str | None:
+        for group in GROUPS:
+            below = self.commands[group]
+            if isinstance(below, TyperGroup) and name in below.commands:
+                return f"{group} {name}"
+        return None
+
+
+def build_groups(cli: typer.Typer) -> dict[str, typer.Typer]:
+    """Add the groups of `GROUPS` to the command line; return each by its name, `cli` by ""."""
+    groups = {name: typer.Typer(no_args_is_help=True, rich_markup_mode=None) for name in GROUPS}
+    for name, group in groups.items():
+        cli.add_typer(group, name=name, help=GROUPS[name])
+    return {"": cli, **groups}

@@ -307,8 +307,18 @@ class CopilotRuntime:
         """
         return self._server.build_lazy_app(path)
 
-    def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
+    def mount(
+        self,
+        app: "FastAPI",
+        path: str,
+        *,
+        dependencies: Sequence[Any] = (),
+        console: bool = False,
+    ) -> None:
         """Add the endpoint to an existing application, under its dependencies.
+
+        With `console`, the pages for people are added as well, such as `/` and `/traces`, under the
+        same dependencies, unless the application already has a route of that path.
 
         Both the dependencies given here and those of the application are called before every
         request and every WebSocket; an exception becomes the response. `authenticate` can read the
@@ -318,7 +328,7 @@ class CopilotRuntime:
         Dependencies reject unauthenticated clients. The owner of threads is the user that
         `authenticate` returns.
         """
-        self._server.mount(app, path, dependencies=dependencies)
+        self._server.mount(app, path, dependencies=dependencies, console=console)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:

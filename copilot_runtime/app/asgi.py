@@ -302,6 +302,30 @@ def add_endpoint(
             app.router.routes.append(WebSocketRoute(f"{path}/{end}", router))
 
 
+def add_pages(app: FastAPI, pages: Sequence[BaseRoute], dependencies: Sequence[Any]) -> None:
+    """Add pages to an existing application, under FastAPI dependencies.
+
+    A route of the application with the path of a page takes precedence.
+    """
+    for page in pages:
+        if isinstance(page, Route):
+            app.add_api_route(
+                page.path,
+                _make_answer(page.app),
+                methods=sorted(page.methods or ()),
+                include_in_schema=False,
+                response_model=None,
+                dependencies=list(dependencies),
+            )
+
+
+def _make_answer(page: ASGIApp) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
+        return RouterResponse(page)
+
+    return answer
+
+
 def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
     """Return a lifespan that runs `inner` inside `outer` and yields the state of `outer`."""
 

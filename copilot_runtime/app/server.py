@@ -127,8 +127,10 @@ class AppServer:
             lifespan=self._tuned_lifespan,
         )
 
-    def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any]) -> None:
-        """Add the endpoint to a FastAPI application.
+    def mount(
+        self, app: "FastAPI", path: str, *, dependencies: Sequence[Any], console: bool
+    ) -> None:
+        """Add the endpoint, and with `console` the pages, to a FastAPI application.
 
         Raises `ConfigurationFailed` for any other application.
         """
@@ -152,6 +154,9 @@ class AppServer:
             beside=self._list_routes(path),
             dependencies=dependencies,
         )
+        if console:
+            pages = [page for one in self._extensions for page in one.pages(path)]
+            asgi.add_pages(app, pages, dependencies)
         setattr(app.state, STATE, self._runtime)
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan

@@ -13,6 +13,7 @@ from copilot_runtime.base.errors import CopilotError, MissingPackage, Misuse
 from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.cli.groups import CommandGroup, build_groups
+from copilot_runtime.cli.new import new
 from copilot_runtime.cli.options import LOCAL_URL, HeaderOption, UrlOption
 from copilot_runtime.cli.program import ProgramOption, name_config_file, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption, threads
@@ -32,6 +33,7 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+cli.command()(new)
 groups = build_groups(cli)
 groups["operate"].add_typer(threads, name="threads")
 develop = groups["develop"]
@@ -71,6 +73,7 @@ def start(
     """A CopilotKit runtime in Python.
 
     \b
+    copilot-runtime new library            a project to start from
     copilot-runtime serve                  a demo, or OpenAI if OPENAI_API_KEY is set
     copilot-runtime serve main:runtime     the runtime in main.py
     copilot-runtime chat                   talk to it

@@ -165,6 +165,19 @@ def test_what_only_the_cloud_has_is_not_found_in_the_words_of_the_endpoint(below
     assert TestClient(app).get(f"{PATH}/{below}").json() == {"error": "Not found"}
 
 
+def test_the_pages_are_mounted_under_the_login_of_the_application() -> None:
+    app = FastAPI()
+    app.add_api_route("/plans", lambda: "mine")
+    runtime().mount(app, PATH, dependencies=[Depends(login)], console=True)
+    client = TestClient(app, headers={"accept": "text/html"})
+    known = {"authorization": "Bearer good"}
+
+    assert {client.get(page).status_code for page in ("/", "/traces", "/sandbox")} == {401}
+    assert f'data-endpoint="{PATH}"' in client.get("/", headers=known).text
+    assert client.get("/traces", headers=known).status_code == 200
+    assert client.get("/plans").json() == "mine"
+
+
 def test_the_lives_of_host_and_runtime_are_joined() -> None:
     story: list[str] = []
     adapter = ScriptedAdapter()

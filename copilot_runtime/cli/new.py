@@ -1,0 +1,60 @@
+"""`copilot-runtime new`: start a project from the files in `template`."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from copilot_runtime.base.errors import Misuse, UnknownName
+
+_TEMPLATE = Path(__file__).parent / "template"
+_DEMO = ("copilot_runtime.adapters.demo", "DemoAdapter")
+MODELS = {
+    "demo": _DEMO,
+    "openai": ("copilot_runtime.adapters.openai", "OpenAIAdapter"),
+    "anthropic": ("copilot_runtime.adapters.anthropic", "AnthropicAdapter"),
+    "google": ("copilot_runtime.adapters.google", "GoogleAdapter"),
+    "ollama": ("copilot_runtime.adapters.openai.presets", "ollama"),
+}
+"""Answer → module and name of the adapter."""
+
+
+def new(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="Folder of the project.")],
+    model: Annotated[
+        str | None, typer.Option(help=f"Who answers: {', '.join(MODELS)}. Default: demo.")
+    ] = None,
+    react: Annotated[
+        bool | None, typer.Option("--react/--no-react", help="Add a React page. Default: yes.")
+    ] = None,
+) -> None:
+    """Start a project: application, action, tests, Dockerfile, page.
+
+    \b
+    copilot-runtime new library
+    copilot-runtime new library --model openai --no-react
+
+    In a terminal, what no option says is asked. A folder with files in it is refused.
+    """
+    if name.is_file() or (name.is_dir() and any(name.iterdir())):
+        raise Misuse(f"'{name}' is not an empty folder.", hint="Name another one.")
+    asks = sys.stdin.isatty()
+    if model is None:
+        model = str(typer.prompt("Who answers", "demo", err=True)) if asks else "demo"
+    if model not in MODELS:
+        raise UnknownName("model", model, MODELS)
+    if react is None:
+        react = typer.confirm("Add a React page", default=True, err=True) if asks else True
+    skipped = ["__pycache__", *(() if react else ("page",))]
+    shutil.copytree(_TEMPLATE, name, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*skipped))
+    app = name / "app.py"
+    text = app.read_text(encoding="utf-8")
+    for old, now in zip(_DEMO, MODELS[model], strict=True):
+        text = text.replace(old, now)
+    app.write_text(text, encoding="utf-8")
+    typer.echo(f"cd {name}\ncopilot-runtime serve app:app --reload")
+    typer.echo("copilot-runtime chat --url http://127.0.0.1:8000/api/copilotkit")
+    if react:
+        typer.echo("cd page && npm install && npm run dev")

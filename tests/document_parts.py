@@ -4,6 +4,7 @@ import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -59,12 +60,19 @@ COLUMNS = (
 
 
 def settings_table() -> str:
-    """Return every setting as a table in Markdown."""
-    rows = [
-        f"| `{row.name}` | {_values(row.type)} | {_default(row.default)} | {row.description} |"
-        for row in Settings.describe()
-    ]
-    return _lines(["| setting | values | default | meaning |", "|---|---|---|---|", *rows])
+    """Return every setting in Markdown: a heading and a table for each group."""
+    lines: list[str] = []
+    head = ["| setting | values | default | meaning |", "|---|---|---|---|"]
+    rows = sorted(Settings.describe(), key=lambda row: row.name.rpartition(".")[0])
+    for group, some in groupby(rows, key=lambda row: row.name.rpartition(".")[0]):
+        title = f"`{group}`" if group else "Server"
+        lines += [f"### {title}", "", *head]
+        lines += [
+            f"| `{row.name}` | {_values(row.type)} | {_default(row.default)} | {row.description} |"
+            for row in some
+        ]
+        lines.append("")
+    return _lines(lines)
 
 
 def example_settings() -> str:
@@ -227,12 +235,12 @@ def events_reference() -> str:
 
 
 def command_line() -> str:
-    """Return the help of every command, in Markdown."""
+    """Return every command with its arguments and the first paragraph of its help, in Markdown."""
     from typer.main import get_command
 
     from copilot_runtime.cli.main import cli
 
-    return _lines(_commands(get_command(cli), "copilot-runtime"))
+    return _lines(["| command | what it does |", "|---|---|", *_commands(get_command(cli), "")])
 
 
 def words_table() -> str:
@@ -242,7 +250,7 @@ def words_table() -> str:
 
 
 def span_tables() -> str:
-    """Return what each kind of span has, a heading and a table for each."""
+    """Return what each kind of span has, a heading and a list for each."""
     lines: list[str] = []
     for one in (*CONVENTIONS, MCP_SERVER, MCP_CLIENT, DATABASE, RPC):
         operations = ", ".join(f"`{operation}`" for operation in one.operations) or "none"
@@ -254,7 +262,6 @@ def span_tables() -> str:
             "",
             f"Operation {operations}; name `{one.name}`; kind {' or '.join(one.kinds)}.{stays}",
             "",
-            *("| attribute | level |", "|---|---|"),
         ]
         levels = {
             "required": one.required,
@@ -262,7 +269,11 @@ def span_tables() -> str:
             "where it is known": one.recommended,
             "where content is kept": one.opt_in,
         }
-        lines += [f"| `{name}` | {level} |" for level, names in levels.items() for name in names]
+        lines += [
+            f"- {level}: {', '.join(f'`{name}`' for name in names)}"
+            for level, names in levels.items()
+            if names
+        ]
         lines.append("")
     return _lines(lines)
 
@@ -381,11 +392,17 @@ def _code(text: str) -> str:
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:
-    """Yield the help of a command, and of those below it."""
-    context = click.Context(command, info_name=name, terminal_width=88, max_content_width=88)
-    yield from (f"## {name}", "", "```text", *command.get_help(context).splitlines(), "```", "")
-    for child, below in getattr(command, "commands", {}).items():
-        yield from _commands(below, f"{name} {child}")
+    """Yield a row of a table for a command, or for each of those below it."""
+    if below := getattr(command, "commands", None):
+        for child in below:
+            yield from _commands(below[child], f"{name} {child}".strip())
+        return
+    context = click.Context(command, info_name=name)
+    usage = " ".join(command.collect_usage_pieces(context)[1:])
+    usage = usage.replace("[[", "[").replace("]]", "]").replace("]...]", "]")
+    help = (command.help or "").replace("\b", "").strip().partition("\n\n")[0]
+    what = " ".join(help.split()).replace("|", "\\|")
+    yield f"| `{f'{name} {usage}'.strip()}` | {what} |"
 
 
 def _example() -> Iterator[str]:

@@ -28,10 +28,12 @@ class CommandGroup(TyperGroup):
         return [name for name in names if name in self.commands]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments name. Raises `Misuse` for one below a group."""
+        """Return the command that the arguments name. Raises `Misuse` for an old spelling."""
         name = args[0]
         if name not in self.commands and (new := _RENAMED.get(name) or self._find_below(name)):
             raise Misuse(f"The command is `copilot-runtime {new}`, not `copilot-runtime {name}`.")
+        if name == "chat" and args[1:] and not args[1].startswith("-"):
+            raise Misuse(f"Name the server with --url: copilot-runtime chat --url {args[1]}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from copilot_runtime import __version__
 from copilot_runtime.api.registry import Registry, explain_missing
-from copilot_runtime.base.errors import CopilotError, MissingPackage, Misuse
+from copilot_runtime.base.errors import CopilotError, MissingPackage
 from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.base.secrets import REDACTOR
 from copilot_runtime.cli.groups import CommandGroup, build_groups
@@ -156,7 +156,6 @@ def chat(
         str | None, typer.Option(help="Name of the agent; by default, the plain chat.")
     ] = None,
     header: HeaderOption = None,
-    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> None:
     """Talk to a runtime. Ctrl-C stops an answer, Ctrl-D ends the chat.
 
@@ -168,8 +167,6 @@ def chat(
     """
     from copilot_runtime.cli.chat import converse
 
-    if words:
-        raise Misuse("Name the server with --url URL, and a message with -m 'TEXT'.")
     raise typer.Exit(converse(url, message=message, agent=agent, headers=header or []))
 
 

@@ -738,7 +738,7 @@ def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path
     ],
 )
 def test_what_cannot_be_talked_to_is_said(arguments: list[str], sentence: str) -> None:
-    assert sentence in complaint("chat", *arguments)
+    assert sentence in complaint("chat", "--url", *arguments)
 
 
 FIRST = b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n'

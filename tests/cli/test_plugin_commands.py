@@ -98,6 +98,12 @@ def test_the_help_shows_at_most_twelve_commands_in_two_sections() -> None:
     assert not any(row.endswith("...") for row in rows)
 
 
+def test_a_chat_whose_server_is_an_argument_is_answered_with_the_option() -> None:
+    done = CliRunner().invoke(cli, ["chat", "http://127.0.0.1:1/graphql", "-m", "hi"])
+
+    assert "chat --url http://127.0.0.1:1/graphql" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("backup b", "operate backup"), ("plan x", "plans start"), ("mcp m", "develop mcp")],

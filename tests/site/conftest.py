@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.transports.graphql.schema import core_schema
-from tests.documents import Block
+from tests.documents import ROOT, Block
 
 Names = dict[str, Any]
 Run = Callable[[Block], Names]
@@ -138,3 +139,15 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return names
 
     return execute
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as `make docs-site` does: every warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    done = subprocess.run(
+        [*command, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder

@@ -1,13 +1,11 @@
 """The site of the documents can be built, is complete, and loads nothing from elsewhere."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS, README, ROOT, between, generated_parts, page_name, pages
+from tests.documents import DOCS, README, between, generated_parts, page_name, pages
 
 SECTIONS = [
     *(
@@ -30,18 +28,6 @@ SECTIONS = [
     "Extend",
 ]
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?([^\"'\s>]+)")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as `make docs-site` does: every warning is an error."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
-    done = subprocess.run(
-        [*command, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 def test_every_page_is_built(site: Path) -> None:

@@ -110,7 +110,7 @@ class AppServer:
             lifespan=self._tuned_lifespan,
         )
         setattr(app.state, STATE, self._runtime)
-        if console if console is not None else settings.console:
+        if console if console is not None else settings.console.enabled:
             app.router.routes[:0] = [page for one in self._extensions for page in one.pages(path)]
             app.add_docs()
         return app

@@ -394,7 +394,7 @@ def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -
 
 def _list_addresses(settings: CoreSettings, origin: str, path: str | None) -> Sequence[str]:
     endpoint = f"runtimeUrl  {origin}{path or settings.path}"
-    return [f"try it      {origin}/", endpoint] if settings.console else [endpoint]
+    return [f"try it      {origin}/", endpoint] if settings.console.enabled else [endpoint]
 
 
 def _banner(name: str, addresses: Sequence[str], end: str = "Ctrl-C stops it.") -> str:

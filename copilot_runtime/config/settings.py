@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from copilot_runtime.config.checks import check_secret, check_store_address
+from copilot_runtime.config.console import Console, ConsoleSettings
 from copilot_runtime.config.problems import SettingOrigins, explain
 from copilot_runtime.config.section import (
     CarrierAddress,
@@ -87,7 +88,6 @@ class CoreSettings(Section):
         default="/graphql",
         description="URL path for all clients: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
-    console: bool = Field(default=True, description="Serve a page to try the runtime at /.")
     transports: Words = Field(
         default=("agui", "graphql"),
         description="Client protocols by name: built-in ones, or those of plugins.",
@@ -271,6 +271,7 @@ class CoreSettings(Section):
         description="Chats that may hand off to agents: those of CopilotKit v1, all, or none.",
     )
 
+    console: Console = ConsoleSettings()
     adapter: AdapterSettings = AdapterSettings()
     parameters: ParameterSettings = ParameterSettings()
     access: AccessSettings = AccessSettings()

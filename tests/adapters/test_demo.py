@@ -33,7 +33,6 @@ from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkErr
 from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions.generative_ui.a2ui.operations import validate_components
 from copilot_runtime.testing import Client
-from copilot_runtime.testing.protocols import ReplyFailed
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -103,8 +102,8 @@ async def test_it_says_that_it_is_no_language_model_and_how_to_get_one():
 
     assert "not a language model" in text
     assert "OPENAI_API_KEY" in text
-    assert "A program that makes this `DemoAdapter()` itself takes `OpenAIAdapter()`" in text
     assert "Get time in Paris" in text
+    assert text.count("\n- ") == 3
 
 
 async def test_a_text_comes_word_by_word_between_its_start_and_its_end():
@@ -469,15 +468,12 @@ async def test_the_note_about_an_attached_file_is_no_part_of_the_question():
 
 
 async def test_what_it_suggests_works_one_after_the_other():
-    *suggestions, broken = DemoAdapter.suggestions
     runtime = CopilotRuntime(DemoAdapter(pace=0), actions=[get_time])
     async with Client(runtime) as client:
-        replies = [await client.say(suggestion) for suggestion in suggestions]
-        with pytest.raises(ReplyFailed, match="because you asked"):
-            await client.say(broken)
+        replies = [await client.say(suggestion) for suggestion in DemoAdapter.suggestions]
         replies.append(await client.say("Hello again"))
 
-    assert [reply.text.split()[0] for reply in replies] == ["The", "I", "The", "You", "Hello!"]
+    assert [reply.text.split()[0] for reply in replies] == ["The", "You", "I", "Hello!"]
     assert max(len(reply.text) for reply in replies) > 1_000
 
 

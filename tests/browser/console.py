@@ -95,6 +95,27 @@ async def console(
         await page.close()  # ends its streams, so that the server can end
 
 
+async def sign_in(page: Page, token: str) -> None:
+    """Enter a token in the dialog, which is open after a response 401."""
+    dialog = page.get_by_role("dialog", name="Sign in")
+    if not await dialog.is_visible():
+        await page.locator("#account").click()
+    await dialog.get_by_label("Token or API key").fill(token)
+    await dialog.get_by_role("button", name="Sign in").click()
+
+
+async def open_panel(page: Page, tab: str) -> None:
+    await page.get_by_role("button", name="Panel", exact=True).click()
+    await page.get_by_role("tab", name=tab).click()
+
+
+async def open_card(page: Page, name: str) -> Locator:
+    """Open the card of a call, and return it."""
+    card = page.locator(".card", has=page.locator("summary", has_text=name)).last
+    await card.locator("summary").click()
+    return card
+
+
 async def say(page: Page, text: str) -> None:
     await page.get_by_label("Message", exact=True).fill(text)
     await page.get_by_label("Message", exact=True).press("Enter")

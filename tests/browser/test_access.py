@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from tests.browser.console import sign_in
 from tests.extensions.access.credentials import FAR, Entrance, entering, issue_key, settings_of
 
 pytestmark = pytest.mark.anyio
@@ -16,11 +17,6 @@ async def open_page(browser: Browser, server: Entrance, width: int = 1100) -> Pa
     page = await browser.new_page(viewport={"width": width, "height": 800})
     await page.goto(f"http://127.0.0.1:{server.port}/access")
     return page
-
-
-async def sign_in(page: Page, text: str) -> None:
-    await page.fill("#authorization", f"Bearer {text}")
-    await page.locator("#authorization").blur()
 
 
 async def test_the_page_shows_what_whoever_looks_may_see(browser: Browser, tmp_path: Path) -> None:
@@ -73,7 +69,7 @@ async def test_every_column_of_the_keys_is_there_on_a_tablet(
         page = await open_page(browser, server, 765)
         await sign_in(page, text)
         await expect(page.locator("#keys tr")).to_have_count(3)
-        table = page.locator(".wide", has=page.locator("#key-table"))
+        table = page.locator(".scroll", has=page.locator("#key-table"))
         hidden = await table.evaluate("it => it.scrollWidth - it.clientWidth")
         await page.close()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Request, expect
+from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, DemoAdapter
 from copilot_runtime.api import Adapter, ChatRequest, RunInput
@@ -22,7 +23,16 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.extensions.settings import Settings
-from tests.browser.console import HeldAdapter, answer, console, say
+from tests.browser.console import (
+    HeldAdapter,
+    answer,
+    console,
+    open_card,
+    open_panel,
+    say,
+    sign_in,
+    titles,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +105,7 @@ async def test_actions_of_the_browser_change_the_page_and_are_reported_to_the_mo
 
 async def test_tools_that_are_left_out_are_named_with_their_reasons(browser: Browser):
     async with console(browser, PickyAdapter()) as page:
+        await open_panel(page, "State")
         left_out = page.get_by_role("list", name="Tools that are left out")
         await expect(left_out).to_have_text(
             "The tool 'odd' of 'shop' is not offered: it is no object"
@@ -105,28 +116,35 @@ async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browse
     async with console(browser, DemoAdapter(pace=0)) as page:
         await page.get_by_role("button", name="What time is it in Paris?").click()
 
-        await expect(page.locator(".card .arguments")).to_have_text('{"city": "Paris"}')
-        await expect(page.locator(".card .result")).to_have_text("12:00 in Paris")
+        await expect(page.locator(".card .brief")).to_have_text("Paris")
+        card = await open_card(page, "get_time")
+        await expect(card.locator(".arguments")).to_have_text("cityParis")
+        await expect(card.locator(".result")).to_have_text("12:00 in Paris")
         await expect(answer(page)).to_have_text("The action get_time answered: 12:00 in Paris")
 
 
 async def test_what_only_the_demo_knows_is_offered_to_the_demo_alone(browser: Browser):
-    tools_of_the_page = [
-        "What can you do?",
-        "Make it orange and dark",
-        "Add a note: water the plants",
-        "Draw a form for a booking",
-    ]
     settings = Settings(threads="memory")
     runtime = CopilotRuntime(DemoAdapter(), agents={"echo": ScriptedAgent()}, settings=settings)
     async with console(browser, runtime) as page:
         offered = page.get_by_role("group", name="Suggestions").get_by_role("button")
-        await expect(offered.last).to_have_text("Show me an error")
+        await expect(offered).to_have_count(4)
         await page.get_by_label("Agent", exact=True).select_option("echo")
-        await expect(offered).to_have_text(tools_of_the_page)
-    async with console(browser, HeldAdapter()) as page:
+        await expect(offered).to_have_count(0)
+        async with page.expect_request("**/agent/*/run") as asked:
+            await say(page, "hello")
+    assert json.loads((await asked.value).post_data or "{}")["tools"] == []
+
+
+async def test_a_suggestion_that_was_asked_makes_room_for_the_others(browser: Browser):
+    async with console(browser, DemoAdapter(pace=0)) as page:
         offered = page.get_by_role("group", name="Suggestions").get_by_role("button")
-        await expect(offered).to_have_text(tools_of_the_page)
+        for left in (3, 2, 1, 0):
+            await offered.first.click()
+            await expect(offered).to_have_count(left)
+            await expect(page.get_by_role("button", name="Send")).to_be_visible()
+
+        await expect(page.get_by_role("alert")).to_have_count(0)
 
 
 @pytest.mark.parametrize("how", ["button", "key"])
@@ -208,7 +226,7 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
 @pytest.mark.parametrize(
     ("status", "kind", "body", "said"),
     [
-        (401, "application/json", '{"detail": "Log in."}', ["HTTP 401", "Log in.", "in the panel"]),
+        (403, "application/json", '{"detail": "Not you."}', ["HTTP 403", "Not you."]),
         (404, "application/json", '{"error": "Agent not found"}', ["HTTP 404", "Agent not found"]),
         (502, "text/html", "<h1>Bad gateway</h1>", ["HTTP 502", "<h1>Bad gateway</h1>"]),
         (200, "text/html", "<h1>Welcome</h1>", ["HTTP 200", "<h1>Welcome</h1>"]),
@@ -262,7 +280,7 @@ async def test_what_a_model_says_is_never_markup(browser: Browser):
 
 async def test_the_wire_can_be_watched(browser: Browser):
     async with console(browser, DemoAdapter(pace=0)) as page:
-        await page.get_by_text("On the wire").click()
+        await open_panel(page, "Wire")
         await say(page, "hello")
 
         await expect(page.locator("#wire li").last).to_contain_text('"type":"RUN_FINISHED"')
@@ -270,6 +288,7 @@ async def test_the_wire_can_be_watched(browser: Browser):
 
 async def test_the_state_is_shown_and_a_person_may_change_it(browser: Browser):
     async with console(browser, DemoAdapter(pace=0)) as page:
+        await open_panel(page, "State")
         await say(page, 'Set the state to {"mood": "calm"}')
         state = page.get_by_label("State of the agent, as JSON")
         await expect(state).to_have_value('{\n  "mood": "calm"\n}')
@@ -283,7 +302,7 @@ async def test_the_state_is_shown_and_a_person_may_change_it(browser: Browser):
 
 async def test_a_state_that_is_no_json_is_not_sent(browser: Browser):
     async with console(browser, DemoAdapter(pace=0)) as page:
-        await page.get_by_text("State", exact=True).click()
+        await open_panel(page, "State")
         state = page.get_by_label("State of the agent, as JSON")
         await state.fill('{"mood":')
 
@@ -300,6 +319,7 @@ async def test_changes_of_a_state_add_up(browser: Browser):
         await say(page, "plan")
         await expect(answer(page)).to_have_text("done")
 
+        await open_panel(page, "State")
         state = page.get_by_label("State of the agent, as JSON")
         await expect(state).to_have_value(re.compile(r'^{\s*"stops": \[\s*"b/~"\s*\],\s*"x/y~"'))
 
@@ -433,30 +453,75 @@ async def test_tokens_are_counted_once_for_an_answer_of_several_runs(browser: Br
 
 async def test_a_login_is_sent_with_every_request_and_outlives_a_reload(browser: Browser):
     async with console(browser, DemoAdapter(pace=0)) as page:
-        await page.get_by_text("Authorization header").click()
-        await page.get_by_label("Sent with each request").fill("Bearer one")
-        await page.get_by_label("Sent with each request").press("Tab")
+        await sign_in(page, "one")
         async with page.expect_request("**/threads?*") as asked:
             await page.reload()
 
         assert (await asked.value).headers["authorization"] == "Bearer one"
 
 
-async def test_a_phone_shows_threads_chat_and_panel_one_at_a_time(browser: Browser):
+async def test_on_a_phone_threads_are_a_drawer_and_the_panel_covers_the_chat(browser: Browser):
     async with console(browser, DemoAdapter(pace=0)) as page:
         await page.set_viewport_size({"width": 390, "height": 780})
         await say(page, "hello")
         await expect(answer(page)).to_contain_text("Hello!")
         await expect(page.get_by_role("complementary")).to_be_hidden()
 
-        await page.get_by_role("button", name="Panel").click()
+        await page.get_by_role("button", name="Panel", exact=True).click()
         await expect(page.get_by_role("complementary")).to_be_visible()
-        await expect(page.get_by_role("main")).to_be_hidden()
+        await page.get_by_role("button", name="Close the panel").click()
 
         await page.get_by_role("button", name="Threads").click()
-        await expect(page.get_by_role("complementary")).to_be_hidden()
         await page.get_by_role("link", name="hello").click()
+        await expect(page.get_by_role("link", name="hello")).to_be_hidden()
         await expect(answer(page)).to_be_visible()
+
+
+async def test_a_page_that_is_refused_asks_to_sign_in_and_goes_on(browser: Browser):
+    def authenticate(connection: HTTPConnection) -> str:
+        if connection.headers.get("authorization") != "Bearer key":
+            raise AuthenticationFailed("Who are you?")
+        return "ann"
+
+    runtime = CopilotRuntime(
+        DemoAdapter(pace=0), authenticate=authenticate, settings=Settings(threads="memory")
+    )
+    async with console(browser, runtime) as page:
+        dialog = page.get_by_role("dialog", name="Sign in")
+        await expect(dialog).to_contain_text("Who are you?")
+        await sign_in(page, "key")
+        await say(page, "hello")
+
+        await expect(answer(page)).to_contain_text("Hello!")
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_a_question_is_edited_in_a_thread_of_its_own(browser: Browser):
+    async with console(browser, DemoAdapter(pace=0)) as page:
+        await say(page, "think")
+        await expect(answer(page)).to_contain_text("I have thought about it.")
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await page.get_by_label("Message", exact=True).press("ArrowUp")
+        await page.get_by_label("Edit the message").fill("hello")
+        await page.get_by_label("Edit the message").press("Enter")
+
+        await expect(answer(page)).to_contain_text("Hello!")
+        await expect(page.locator(".bubble")).to_have_text(["hello"])
+        await expect(titles(page)).to_have_text(["hello", "think"])
+
+
+async def test_an_answer_is_asked_for_again_in_place_of_the_last_one(browser: Browser):
+    model = HeldAdapter("One")
+    async with console(browser, model) as page:
+        model.say_one()
+        await say(page, "count")
+        await expect(answer(page)).to_have_text("One")
+        await page.get_by_role("button", name="Ask again").click()
+        await expect(page.locator(".assistant")).to_have_count(0)
+        model.say_one()
+
+        await expect(page.locator(".assistant")).to_have_text(["One"])
+        await expect(page.locator(".bubble")).to_have_text(["count"])
 
 
 def sent_state(request: Request) -> object:

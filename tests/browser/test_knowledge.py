@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.base.errors import AuthenticationFailed
-from tests.browser.console import answer, opened, say, served
+from tests.browser.console import answer, opened, say, served, sign_in
 from tests.extensions.knowledge.library import library, write_pages
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_an_answer_has_sources_that_open(browser: Browser, tmp_path: Path)
         await say(page, "For how many weeks are books lent?")
 
         await expect(answer(page)).to_contain_text("Books are lent for four weeks.")
-        await expect(page.locator(".card", has_text="source")).to_contain_text("House rules")
+        await expect(page.get_by_role("list", name="Sources")).to_contain_text("House rules")
         async with context.expect_page() as new_page:
             await answer(page).get_by_role("link", name="House rules").click()
         source = await new_page.value
@@ -83,8 +83,7 @@ async def test_who_has_to_sign_in_can_do_so_on_the_page(browser: Browser, tmp_pa
 
         await expect(page.locator("#problem")).to_have_text("Who are you?")
         await expect(page.locator("body")).not_to_contain_text("library.html")
-        await page.locator("#authorization").fill("Bearer key")
-        await page.locator("#authorization").press("Enter")
+        await sign_in(page, "Bearer key")
         await expect(page.locator("#sources")).to_contain_text("library.html")
 
 
@@ -94,15 +93,13 @@ async def test_another_login_takes_away_what_the_first_one_saw(
     async with served(a_library(tmp_path, need_key)) as url, opened(browser) as context:
         page = await context.new_page()
         await page.goto(f"{url}knowledge")
-        await page.locator("#authorization").fill("Bearer key")
-        await page.locator("#authorization").press("Enter")
+        await sign_in(page, "Bearer key")
         await expect(page.locator("#status")).to_have_text("ready, 4 resources")
         await page.get_by_role("searchbox").fill("head librarian Ada")
         await page.keyboard.press("Enter")
         await expect(page.locator("#results")).to_contain_text("Ada Byron")
 
-        await page.locator("#authorization").fill("Bearer of no key")
-        await page.locator("#authorization").press("Enter")
+        await sign_in(page, "Bearer of no key")
 
         await expect(page.locator("#problem")).to_have_text("Who are you?")
         await expect(page.locator("#results-box")).to_be_hidden()

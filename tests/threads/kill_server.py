@@ -11,6 +11,7 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import ActionExecutionResult, AgentState, Custom, Event, Events
 from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.config.console import ConsoleSettings
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.programs import serve_program
@@ -41,7 +42,7 @@ def _part(name: str, number: int) -> list[Event]:
 
 def serve(file: str) -> None:
     """Serve on a port of the system's choice, until the end."""
-    settings = Settings(log_level="error", console=False)
+    settings = Settings(log_level="error", console=ConsoleSettings(enabled=False))
     runtime = CopilotRuntime(
         agents={"default": Talker()}, threads=SqliteThreads(file), settings=settings
     )

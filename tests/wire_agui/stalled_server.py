@@ -9,6 +9,7 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import ActionExecutionResult, AgentState, Events
 from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.config.console import ConsoleSettings
 from copilot_runtime.extensions.settings import Settings
 from tests.programs import serve_program
 
@@ -42,7 +43,7 @@ def serve(file: str, write_timeout: str) -> None:
     """Serve on a port of the system's choice, until the end."""
     settings = Settings(
         log_level="error",
-        console=False,
+        console=ConsoleSettings(enabled=False),
         threads=f"sqlite:{file}",
         write_timeout=float(write_timeout),
     )

@@ -51,6 +51,7 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.base.jsonvalue import (
     JsonValue,
+    as_list,
     as_objects,
     get_object,
     get_text,
@@ -67,13 +68,7 @@ class DemoAdapter(Adapter):
         pace: The pause before each word, in seconds.
     """
 
-    suggestions = (
-        "What time is it in Paris?",
-        "Think about the sea",
-        'Set the state to {"mood": "calm"}',
-        "Tell me a long story",
-        "Show me an error",
-    )
+    suggestions = ("What time is it in Paris?", "Tell me a long story", "Think about the sea")
 
     def __init__(self, *, pace: float = 0.03) -> None:
         self._pace = pace
@@ -129,11 +124,8 @@ class Part(NamedTuple):
 _NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
 _QUOTES_ONLY = "(I am the demo model, which quotes what a search found. A real model would answer.)"
 _REAL_MODEL = (
-    "For a real model, set `OPENAI_API_KEY` and start the runtime again. For a model on your own "
-    "machine (Ollama, vLLM, llama.cpp), set `OPENAI_BASE_URL` to an address such as "
-    "`http://localhost:11434/v1` as well; any key will do then, and `COPILOT_ADAPTER_OPTIONS` "
-    'says which model: `{"model": "llama3.2"}`. A program that makes this `DemoAdapter()` itself '
-    'takes `OpenAIAdapter()` in its place, or `OpenAIAdapter(model="llama3.2")`.'
+    "For real answers, set `OPENAI_API_KEY` ([get one](https://platform.openai.com/api-keys)) and "
+    "start the runtime again."
 )
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
 _TRY = "Try one of these:\n\n"
@@ -339,8 +331,10 @@ def _call(call: Call) -> Part:
 
 
 def _suggest(actions: Sequence[Action]) -> str:
-    examples = [*(build_example(action) for action in actions[:8]), *_ALWAYS]
-    return _TRY + "\n".join(f"- {example}" for example in examples)
+    """Name three things to try; actions with an example of a value are the most telling."""
+    telling = sorted(actions, key=lambda action: not as_list(action.parameters.get("required")))
+    examples = [*(build_example(action) for action in telling), *_ALWAYS]
+    return _TRY + "\n".join(f"- {example}" for example in examples[:3])
 
 
 def _last_user_text(messages: Sequence[Message]) -> str:

@@ -20,18 +20,29 @@ class ConsoleExtension(Extension):
         return Contribution()
 
     def pages(self, path: str) -> Sequence[BaseRoute]:
-        from copilot_runtime.extensions.console.pages import build_pages
+        from copilot_runtime.adapters.demo import DemoAdapter
+        from copilot_runtime.extensions.console.pages import Shell, build_pages, read_logo
 
         core = self._core
         options = core.parts.find(GenerativeUi)
         a2ui = None if options is None else options.a2ui
+        settings = narrow_settings(core.settings)
+        console = settings.console
+        draws_surfaces = a2ui is None or a2ui.enabled
+        own, known = core.adapter.suggestions, settings.knowledge.suggestions
+        is_demo = own is DemoAdapter.suggestions
+        if is_demo and draws_surfaces:
+            own = (own[0], "Draw a form for a booking", *own[1:])
         return build_pages(
-            path,
-            core.pages,
-            suggestions=(
-                *narrow_settings(core.settings).knowledge.suggestions,
-                *core.adapter.suggestions,
+            Shell(
+                endpoint=path,
+                pages=core.pages,
+                title=console.title,
+                logo=read_logo(console.logo),
             ),
+            suggestions=console.suggestions or (*known[:1], *own),
+            is_demo=is_demo,
+            history=settings.history,
             keeps_traces=getattr(core.telemetry, "store", None) is not None,
-            draws_surfaces=a2ui is None or a2ui.enabled,
+            draws_surfaces=draws_surfaces,
         )

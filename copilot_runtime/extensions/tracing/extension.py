@@ -42,7 +42,7 @@ class TracingExtension(Extension):
             operators=settings.telemetry.operators,
             has_users=core.has_hook or bool(settings.access.authenticate),
             has_roles=bool(settings.access.authenticate),
-            has_console=settings.console,
+            has_console=settings.console.enabled,
             guard=core.guard,
         )
         return Contribution(

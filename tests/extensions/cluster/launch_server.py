@@ -11,6 +11,7 @@ from typing import Any
 from agents import Agent, function_tool
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.config.console import ConsoleSettings
 from tests.extensions.frameworks.sdk_model import Output, PlayingModel, call, text
 from tests.programs import serve_program
 
@@ -22,7 +23,11 @@ def serve(folder: Path) -> None:
         with (folder / "launches").open("a") as file:
             file.write(f"{rocket}\n")
 
-    settings = Settings(log_level="error", console=False, threads=f"sqlite:{folder / 'threads.db'}")
+    settings = Settings(
+        log_level="error",
+        console=ConsoleSettings(enabled=False),
+        threads=f"sqlite:{folder / 'threads.db'}",
+    )
     runtime = CopilotRuntime(agents={"it": build_launcher(launch)}, settings=settings)
     serve_program(runtime.app("/copilot"))
 

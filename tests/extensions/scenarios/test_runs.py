@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from copilot_runtime.config.console import ConsoleSettings
 from copilot_runtime.extensions.scenarios.attempt import Attempt, Player
 from copilot_runtime.extensions.scenarios.definition import Scenario
 from copilot_runtime.extensions.scenarios.files import Place
@@ -423,7 +424,8 @@ async def test_a_server_that_runs_is_tested_by_its_url(play: Play, tmp_path: Pat
 @pytest.mark.anyio
 async def test_a_server_whose_traces_are_secret_is_tested_without_them(play: Play) -> None:
     runtime = CopilotRuntime(
-        DemoAdapter(pace=0), settings=Settings(threads="memory", console=False)
+        DemoAdapter(pace=0),
+        settings=Settings(threads="memory", console=ConsoleSettings(enabled=False)),
     )
     text = """
     scenarios:

@@ -89,8 +89,8 @@ async function start() {
 }
 
 $("all-keys").onchange = showKeys;
-keepAuthorization(() => {
+onUser = () => {
   clear();
   attempt(start);
-});
+};
 attempt(start);

@@ -12,20 +12,10 @@ function drawThought({ type, content, tool_name }) {
   return item;
 }
 
-/* Text with **bold** and `code`; the rows of Markdown tables are left out where a table is shown. */
+/* A table of the text is left out where it is shown anyway. */
 function drawWords(text, hasTable) {
-  const box = element("div", "", "words");
-  for (const paragraph of text.split(/\n{2,}/)) {
-    const isTable = paragraph.trim().split("\n").every((line) => line.trim().startsWith("|"));
-    if (!paragraph.trim() || (isTable && hasTable)) continue;
-    const block = element("p");
-    for (const piece of paragraph.trim().split(/(\*\*[^*]+\*\*|`[^`]+`)/)) {
-      if (/^\*\*.+\*\*$/.test(piece)) block.append(element("strong", piece.slice(2, -2)));
-      else if (/^`.+`$/.test(piece)) block.append(element("code", piece.slice(1, -1)));
-      else block.append(piece);
-    }
-    box.append(block);
-  }
+  const box = element("div", "", "assistant");
+  new MarkdownView(box).update(hasTable ? text.replace(/^\s*\|.*$/gm, "") : text);
   return box;
 }
 
@@ -81,7 +71,7 @@ function drawLineage({ trust, lineage = [] }) {
   for (const one of lineage) {
     const details = element("details");
     details.append(element("summary", "SQL"));
-    details.append(element("pre", one.sql));
+    details.append(codeOf(one.sql, "sql"));
     details.append(drawFacts({
       tables: one.tables?.join(", "),
       filters: one.filters?.join("; "),
@@ -136,7 +126,7 @@ function drawAnswer(question) {
       }
       if (answer.approval) {
         const { id, tool, question: words, arguments: given } = answer.approval;
-        if (given?.sql) box.append(element("pre", given.sql));
+        if (given?.sql) box.append(codeOf(given.sql, "sql"));
         box.append(drawQuestion(answer.response ? "" : words ?? tool, [["Approve", true], ["Reject", false]], (approved) => reply(`${approved ? "Approved" : "Rejected"}: ${question.replace(/^(Approved|Rejected): /, "")}`, { approval: { id, approved }, message: undefined })));
       }
     },

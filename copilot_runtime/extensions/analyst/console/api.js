@@ -10,10 +10,8 @@ async function get(...parts) {
 async function change(method, path, sent = undefined) {
   const headers = { accept: "application/json" };
   if (sent !== undefined) headers["content-type"] = "application/json";
-  const authorization = $("authorization").value.trim();
-  if (authorization) headers.authorization = authorization;
   const body = sent === undefined ? undefined : JSON.stringify(sent);
-  const response = await fetch(base + path, { method, headers, body });
+  const response = await fetch(base + path, { method, headers: authorized(headers), body });
   if (response.ok) return;
   const answer = await response.json().catch(() => ({}));
   throw new Error(answer.message ?? answer.error ?? `The server answered ${response.status}.`);
@@ -39,8 +37,7 @@ async function ask(question, listen, signal) {
 
 /* Returns an image of the server as a data URL: the page may show no other images. */
 async function loadImage(url) {
-  const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "?theme=dark" : "";
-  const blob = await (await fetchData(`/${url}${theme}`, "image/png")).blob();
+  const blob = await (await fetchData(`/${url}?theme=${themeOfPage()}`, "image/png")).blob();
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);

@@ -221,11 +221,11 @@ $("question").onkeydown = (event) => {
 $("stop").onclick = () => state.asking?.abort();
 $("close").onclick = () => { $("dataset").hidden = $("suggestions").hidden = true; state.open = state.welcome = ""; attempt(list); };
 /* A change of the user resets the page. */
-keepAuthorization(() => {
+onUser = () => {
   sessionStorage.removeItem(KEPT);
   Object.assign(state, read(), { history: [], open: "", welcome: "" });
   $("answers").replaceChildren();
   attempt(list);
-});
+};
 restore();
 attempt(list);

@@ -7,6 +7,7 @@ class Conversation {
   items = [];           // AG-UI messages, and notes between them
   state = undefined;
   interrupts = [];      // the open interrupts of the thread
+  isLive = false;       // events arrive as they happen, so that durations can be measured
   run = null;           // the last run: its id, its items, whether and how it ended
   changed = new Set();  // items to redraw
   #byId = new Map();
@@ -50,7 +51,17 @@ class Conversation {
     const call = this.call(message.toolCallId);
     if (!call) return;
     call.result = message;
+    if (call.began && this.isLive) call.took = performance.now() - call.began;
     this.changed.add(call.item);
+  }
+
+  /* Forgets the items from an index on. */
+  cut(at) {
+    for (const item of this.items.splice(at)) {
+      if (item.id) this.#byId.delete(item.id);
+      for (const call of item.toolCalls ?? []) this.#calls.delete(call.id);
+    }
+    this.interrupts = [];
   }
 
   /* Applies a message snapshot; items that only the page has are kept. */
@@ -75,6 +86,7 @@ class Conversation {
     const asked = this.items.findLastIndex((item) => item.role === "user");
     const before = this.items.findIndex((item, at) => at > asked && item.kind === kind);
     const [same] = before < 0 ? [] : this.items.splice(before, 1);
+    for (const item of this.items) if (item.kind === kind) this.changed.add(item);
     this.add({ role: "note", kind, values: [...(same?.values ?? []), ...values] });
   }
 
@@ -110,8 +122,7 @@ const EVENTS = {
     const asked = event.outcome?.type === "interrupt" ? event.outcome.interrupts : [];
     if (asked.length) thread.forgetOldInterrupts(asked);
     for (const interrupt of asked) thread.add({ role: "note", kind: "interrupt", interrupt });
-    if (event.usage?.length) thread.addNote("usage", event.usage);
-    thread.addNote("run", [thread.run.id]);
+    thread.addNote("run", [{ id: thread.run.id, usage: event.usage ?? [] }]);
   },
   RUN_ERROR(thread, event) {
     thread.close();
@@ -119,7 +130,7 @@ const EVENTS = {
     thread.run.ended = true;
     if (event.code === "abort" || event.code === "STOPPED") thread.add({ role: "note", kind: "stopped" });
     else fail(thread, event);
-    if (thread.run.id) thread.addNote("run", [thread.run.id]);
+    if (thread.run.id) thread.addNote("run", [{ id: thread.run.id, usage: [] }]);
   },
 
   TEXT_MESSAGE_START(thread, { messageId, role = "assistant" }) {
@@ -146,7 +157,7 @@ const EVENTS = {
     if (thread.call(toolCallId)) return;
     const parent = thread.message(parentMessageId ?? toolCallId);
     const item = parent?.role === "assistant" ? parent : thread.add({ id: parentMessageId ?? toolCallId, role: "assistant" });
-    thread.addCall(item, { id: toolCallId, type: "function", function: { name: toolCallName, arguments: "" }, open: true });
+    thread.addCall(item, { id: toolCallId, type: "function", function: { name: toolCallName, arguments: "" }, open: true, began: performance.now() });
   },
   TOOL_CALL_ARGS(thread, { toolCallId, delta }) {
     const call = thread.call(toolCallId);
@@ -231,6 +242,6 @@ function end(thread, { messageId }) {
 
 function asMessage({ open, broken, toolCalls, ...message }) {
   if (!toolCalls) return message;
-  const calls = toolCalls.map(({ item, result, open, ...call }) => call);
+  const calls = toolCalls.map(({ item, result, open, began, took, ...call }) => call);
   return { ...message, toolCalls: calls };
 }

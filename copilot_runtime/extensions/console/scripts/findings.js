@@ -15,8 +15,6 @@ const TRUST = {
   free_sql: ["free SQL", "by SQL that the model wrote: read it before you rely on it"],
 };
 
-const MOST_ROWS = 50;
-
 function drawThoughts(node, title, { thoughts = [], is_done }) {
   const list = element("ol", "steps");
   for (const { type, content, tool_name } of thoughts) {
@@ -33,8 +31,7 @@ function drawThoughts(node, title, { thoughts = [], is_done }) {
 
 /* An image from the server, as a blob: the page's policy forbids other images. */
 async function loadPicture(url) {
-  const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "?theme=dark" : "";
-  const picture = await (await request("GET", `/${url}${theme}`)).blob();
+  const picture = await (await request("GET", `/${url}?theme=${themeOfPage()}`)).blob();
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
@@ -53,21 +50,10 @@ function drawChart(node, title, { id, title: words, png_url: url }) {
   loadPicture(url).then((data) => { image.src = data; }, () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
 }
 
-function drawTable(node, title, { title: words, columns = [], rows = [], total_rows: total }) {
-  const box = element("div", "scroll"), table = box.appendChild(element("table"));
-  const isNumber = columns.map((_, at) => rows.some((row) => typeof row[at] === "number"));
-  const write = (line, tag, cells) => cells.forEach((cell, at) => {
-    const text = typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 6 }) : typeof cell === "object" ? JSON.stringify(cell) : String(cell);
-    line.append(element(tag, isNumber[at] ? "number" : "", text));
-  });
-  write(table.createTHead().insertRow(), "th", columns.map((column) => column.name));
-  const body = table.createTBody();
-  for (const row of rows.slice(0, MOST_ROWS)) write(body.insertRow(), "td", row);
-  box.tabIndex = 0;
-  const count = (total ?? rows.length).toLocaleString("en");
-  const shown = Math.min(rows.length, MOST_ROWS);
-  title.replaceChildren(element("b", "", words || "Table"), element("small", "", shown < (total ?? rows.length) ? `${shown} of ${count} rows` : `${count} rows`));
-  node.replaceChildren(title, box);
+function drawTable(node, title, { title: words, columns = [], rows = [], total_rows: total = rows.length }) {
+  const name = words && !/^[\d,]+ rows?$/.test(words) ? words : "Table", shown = Math.min(rows.length, MOST_ROWS);
+  title.replaceChildren(element("b", "", name), element("small", "", `${shown < total ? `${shown} of ` : ""}${formatCount(total)} ${total === 1 ? "row" : "rows"}`));
+  node.replaceChildren(title, tableOf(columns.map((column) => column.name), rows.slice(0, MOST_ROWS)));
 }
 
 function drawDownload(node, title, { url, filename, row_count: rows = 0 }) {
@@ -91,7 +77,7 @@ function drawLineage(node, title, { trust, lineage = [] }) {
   title.replaceChildren(element("b", `trust ${trust}`, name), element("small", "", meaning));
   const parts = lineage.flatMap((one) => [
     ...(one.checks ?? []).map((check) => element("p", "check", check)),
-    element("pre", "", one.sql),
+    codeOf(one.sql, "sql"),
     element("small", "", [one.tables?.length && `tables: ${one.tables.join(", ")}`, one.filters?.length && `filters: ${one.filters.join("; ")}`, one.rows_scanned != null && `${one.rows_scanned.toLocaleString("en")} rows read`].filter(Boolean).join(" · ")),
   ]);
   if (!node.isDrawn) node.open = lineage.some((one) => one.checks?.length);

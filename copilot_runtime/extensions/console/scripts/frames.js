@@ -110,6 +110,9 @@ function outsideMedia(tag, address, description, height = { video: 320, audio: 6
   return node;
 }
 
+drawPicture = (url, words) => outsideMedia("img", url, words);
+themeListeners.add(() => { for (const { changeTheme } of sandboxes) changeTheme?.(); });
+
 /* Open Generative UI: a page written by a model, rendered while it is streamed. */
 
 const PAGE_TOOL = "generateSandboxedUi";
@@ -332,8 +335,6 @@ class AppHost {
 function textOfBlob(blob) {
   return new TextDecoder().decode(Uint8Array.from(atob(blob), (char) => char.charCodeAt(0)));
 }
-
-const themeOfPage = () => root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
 function appView(item) {
   return { node: new AppHost(item).node, update() {} };

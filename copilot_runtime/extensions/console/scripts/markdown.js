@@ -1,53 +1,170 @@
-/* A subset of Markdown: paragraphs, lists, fences, bold, emphasis, code and links. */
-const LINK = /^\[([^\]\n]+)\]\((https?:\/\/[^\s()]+|\/(?!\/)[^\s()]*)\)$/;
+/* Markdown of models as nodes: parsed by markdown-it, cleaned by DOMPurify, coloured by highlight.js. */
 
-function markdown(source) {
-  const blocks = [];
-  source.split(/^```.*$/m).forEach((piece, i) => {
-    if (i % 2) {
-      const pre = element("pre");
-      pre.append(element("code", "", piece.replace(/^\n|\n$/g, "")));
-      return blocks.push(pre);
-    }
-    for (const paragraph of piece.split(/\n{2,}/)) if (paragraph.trim()) blocks.push(...lines(paragraph));
-  });
-  return blocks;
-}
+const MOST_DRAWN = 60_000;     // characters of an answer that are drawn; the rest is text that can be opened
+const PIECE = 6_000;           // characters that are parsed at once,
+const MOST_PIECE = 24_000;     // if they are several blocks; a longer block is cut
+const MOST_INLINE = 8_000;     // characters of a paragraph with markup; a longer one is plain text
+const MOST_COLOURED = 20_000;  // characters of code in colours
 
-function lines(paragraph) {
-  const blocks = [];
-  for (const line of paragraph.trim().split("\n")) {
-    const item = /^\s*(?:[-*]|(\d+)[.)])\s+(.*)$/.exec(line), tag = item ? (item[1] ? "ol" : "ul") : "p";
-    let block = blocks.at(-1);
-    if (block?.localName !== tag) blocks.push((block = element(tag)));
-    else if (!item) block.append("\n");
-    const into = item ? block.appendChild(element("li")) : block;
-    const heading = /^#{1,6}\s+(.*)$/.exec(line);
-    if (heading) into.append(element("strong", "", heading[1]));
-    else inline(into, item ? item[2] : line);
+const parser = markdownit({ linkify: true, breaks: true, maxNesting: 30 });
+parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+parser.validateLink = (url) => /^(https?:|mailto:|\/(?!\/)|data:image\/(png|jpeg|gif|webp);base64,)/i.test(url);
+parser.core.ruler.before("inline", "limits", ({ tokens }) => {
+  for (const token of tokens) {
+    if (token.type === "inline" && token.content.length > MOST_INLINE) token.type = "text";
+    if (/^h[1-6]$/.test(token.tag)) token.tag = `h${Math.min(Number(token.tag[1]) + 2, 6)}`;  // h1 and h2 are the page's
+    if (/right|center/.test(token.attrGet("style"))) token.attrSet("class", token.attrGet("style").replace("text-align:", ""));
   }
-  return blocks;
-}
+});
 
-function inline(into, source) {
-  for (const piece of source.split(/(\\[!-/:-@[-`{-~]|\*\*[^*]+\*\*|`[^`]+`|\[[^\]\n]+\]\([^\s()]+\)|\*[^*\s][^*]*\*)/)) {
-    const found = LINK.exec(piece);
-    if (found) into.append(link(unescapeMarkdown(found[1]), found[2]));
-    else if (/^\*\*.+\*\*$/.test(piece)) into.append(element("strong", "", unescapeMarkdown(piece.slice(2, -2))));
-    else if (/^`.+`$/.test(piece)) into.append(element("code", "", piece.slice(1, -1)));
-    else if (/^\*.+\*$/.test(piece)) into.append(element("em", "", unescapeMarkdown(piece.slice(1, -1))));
-    else into.append(unescapeMarkdown(piece));
-  }
-}
+const CLEAN = {
+  RETURN_DOM_FRAGMENT: true,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  ALLOWED_TAGS: ["p", "br", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "strong", "em", "s", "a", "img", "hr",
+    "table", "thead", "tbody", "tr", "th", "td", "span", "#text"],
+  ALLOWED_ATTR: ["href", "src", "alt", "title", "start", "class"],
+};
 
-/* A backslash escapes a markup character. */
-const unescapeMarkdown = (source) => source.replace(/\\([!-/:-@[-`{-~])/g, "$1");
+/* The node of a picture that is not in the answer itself; the chat asks before it loads one. */
+let drawPicture = (url, words) => link(words || url, url);
 
 /* A link that opens in a new tab. As a model wrote it, only web URLs and pages of this server are linked. */
 function link(words, url) {
-  const made = element("a", "", words);
-  made.href = url;
-  made.target = "_blank";
-  made.rel = "noreferrer noopener";
+  return Object.assign(document.createElement("a"), { textContent: words, href: url, target: "_blank", rel: "noreferrer noopener" });
+}
+
+/* Returns the nodes of tokens of the parser. */
+function nodesOf(tokens, env) {
+  const made = DOMPurify.sanitize(parser.renderer.render(tokens, parser.options, env), CLEAN);
+  for (const each of made.querySelectorAll("a")) each.replaceWith(/^data:/i.test(each.href) ? each.textContent : Object.assign(each, { target: "_blank", rel: "noreferrer noopener" }));
+  for (const each of made.querySelectorAll("img")) if (!each.src.startsWith("data:")) each.replaceWith(drawPicture(each.getAttribute("src") ?? "", each.alt));
+  for (const each of made.querySelectorAll("li")) drawTask(each);
+  for (const each of made.querySelectorAll("table")) wrap(each, "scroll");
+  for (const each of made.querySelectorAll("pre")) drawCode(each, /\blanguage-(\S+)/.exec(each.firstElementChild?.className ?? "")?.[1] ?? "");
   return made;
+}
+
+/* Return the nodes of a short text, and of one line. */
+const markdown = (words) => nodesOf(parser.parse(words.slice(0, MOST_PIECE), {}), {});
+const inlineMarkdown = (words) => nodesOf(parser.parseInline(words.slice(0, MOST_INLINE), {}), {});
+
+function wrap(node, className) {
+  const box = Object.assign(document.createElement("div"), { className });
+  node.replaceWith(box);
+  box.append(node);
+  if (className === "scroll") box.tabIndex = 0;
+  return box;
+}
+
+/* An item of a task list begins with a box. */
+function drawTask(item) {
+  const first = (item.firstElementChild?.localName === "p" ? item.firstElementChild : item).firstChild;
+  const found = first?.nodeType === Node.TEXT_NODE && /^\s*\[([ x])\]\s/i.exec(first.data);
+  if (!found) return;
+  first.data = first.data.slice(found[0].length);
+  const box = Object.assign(document.createElement("input"), { type: "checkbox", disabled: true, checked: found[1] !== " ", ariaLabel: found[1] === " " ? "Open" : "Done" });
+  item.classList.add("task");
+  first.before(box);
+}
+
+/* Code in colours, with its language and a button that copies it. */
+function drawCode(pre, language) {
+  const box = wrap(pre, "code"), head = Object.assign(document.createElement("div"), { className: "code-head" });
+  const words = pre.textContent, copy = Object.assign(document.createElement("button"), { type: "button", textContent: "Copy", className: "plain" });
+  copy.onclick = () => copyText(words, copy);
+  head.append(Object.assign(document.createElement("span"), { textContent: language.slice(0, 30) || "text" }), copy);
+  box.prepend(head);
+  pre.tabIndex = 0;
+  if (words.length <= MOST_COLOURED && hljs.getLanguage(language))
+    pre.firstElementChild.replaceChildren(DOMPurify.sanitize(hljs.highlight(words, { language }).value, CLEAN));
+  return box;
+}
+
+/* Code of this page, such as the SQL of an answer. */
+function codeOf(words, language) {
+  const pre = document.createElement("pre");
+  pre.append(Object.assign(document.createElement("code"), { textContent: words }));
+  const box = document.createElement("div");
+  box.append(pre);
+  return drawCode(pre, language);
+}
+
+/* Draws a growing text into a box, a piece at a time. Finished blocks stay; only the last one is drawn anew,
+and after one that took long, the page has time for other work. */
+class MarkdownView {
+  #source = "";
+  #isOpen = false;
+  #done = 0;      // characters of finished blocks
+  #tail = [];     // the nodes of the block that may still grow
+  #env = {};
+  #timer = 0;
+
+  constructor(box) { this.box = box; }
+
+  update(source, isOpen = false) {
+    const text = source.includes("\r") ? source.replace(/\r\n?/g, "\n") : source;
+    if (text === this.#source && isOpen === this.#isOpen) return;
+    if (!text.startsWith(this.#source)) this.#restart();
+    this.#source = text;
+    this.#isOpen = isOpen;
+    if (!this.#timer) this.#work();
+  }
+
+  #restart() {
+    this.#done = 0;
+    this.#env = {};
+    this.#tail = [];
+    this.box.replaceChildren();
+  }
+
+  #work() {
+    const began = performance.now(), drawn = this.#source, wasOpen = this.#isOpen;
+    const isLeft = this.#step(), took = performance.now() - began;
+    if (!isLeft && took < 8) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = 0;
+      if (isLeft || drawn !== this.#source || wasOpen !== this.#isOpen) this.#work();
+    }, Math.min(took * 2, 500));
+  }
+
+  /* Draws the next piece, and returns whether there are more. */
+  #step() {
+    for (const node of this.#tail.splice(0)) node.remove();
+    if (this.#done >= MOST_DRAWN) return this.#drawRest();
+    let isLast, piece, tokens, last;
+    for (let size = PIECE; ; size *= 2) {
+      const taken = this.#source.slice(this.#done, this.#done + size);
+      isLast = this.#done + taken.length === this.#source.length;
+      piece = isLast ? taken : taken.slice(0, taken.lastIndexOf("\n") + 1) || taken;
+      tokens = parser.parse(piece, this.#env);
+      last = isLast && !this.#isOpen ? -1 : tokens.findLastIndex((token) => token.level === 0 && token.nesting >= 0);
+      if (isLast || last > 0 || size >= MOST_PIECE) break;
+    }
+    const isWhole = last < 0 || (!isLast && last === 0);
+    this.box.append(nodesOf(isWhole ? tokens : tokens.slice(0, last), this.#env));
+    this.#done += isWhole ? piece.length : offsetOf(piece, tokens[last].map[0]);
+    if (isLast && !isWhole) {
+      const open = nodesOf(tokens.slice(last), this.#env);
+      this.#tail = [...open.childNodes];
+      this.box.append(open);
+    }
+    return !isLast;
+  }
+
+  #drawRest() {
+    const rest = this.#source.slice(this.#done), node = document.createElement("details"), words = document.createElement("pre");
+    node.append(Object.assign(document.createElement("summary"), { textContent: `${rest.length.toLocaleString("en")} more characters` }), words);
+    node.ontoggle = () => { words.textContent = node.open ? rest : ""; };
+    this.#tail = [node];
+    this.box.append(node);
+    return false;
+  }
+}
+
+/* Returns the offset of a line, counted from 0. */
+function offsetOf(text, line) {
+  let at = 0;
+  for (; line > 0; line--) at = text.indexOf("\n", at) + 1;
+  return at;
 }

@@ -1,7 +1,7 @@
 /* Input by files and speech. */
 
 // any file if the server reads files, else only images for the model
-const takesFiles = $("knowledge").getAttribute("href") !== "";
+const takesFiles = Boolean(pages.knowledge);
 const attachments = [];  // AG-UI message parts
 
 async function readFile(file) {

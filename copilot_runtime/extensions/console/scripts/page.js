@@ -1,10 +1,10 @@
-/* The page around the conversation: its controls, its panel, and its startup. */
+/* The page around the conversation: which thread is shown, what is suggested, and its controls. */
 
-/* Suggestions for agents with the tools of this page; the server may add more for its own chat. */
-const SUGGESTIONS = ["What can you do?", "Make it orange and dark", "Add a note: water the plants"];
-/* Suggestions for agents that answer from data, by agent name. */
-const dataSuggestions = {};
-let agents = [];
+const MOST_SUGGESTIONS = 4;
+const ownSuggestions = JSON.parse($("chips").dataset.own);
+const suggestions = {};  // of agents that answer from data, by name
+let agents = {};         // what the server says about each agent, by name
+const productName = document.title;
 
 /* ---- which thread is shown ---- */
 
@@ -14,15 +14,16 @@ async function go() {
   reading?.controller.abort();
   reading = null;
   again = false;
-  agent = found?.agent ?? ($("agent").value || agents[0] || "default");
+  agent = found?.agent ?? ($("agent").value || Object.keys(agents)[0] || "default");
   threadId = found?.id ?? newId();
-  if (agents.includes(agent)) $("agent").value = agent;
+  if (agents[agent]) $("agent").value = agent;
   show(new Conversation());
   dismissBanners();
   setBusy(false);
-  setView("chat");
+  openThreads(false);
   drawThreads();
-  drawChips();
+  drawIntro();
+  drawConnect();
   $("input").focus();
   if (found) await open();
 }
@@ -33,48 +34,57 @@ function newChat() {
   return go();
 }
 
-function setView(view) {
-  document.body.dataset.view = view;
-  for (const each of $("views").children) each.setAttribute("aria-pressed", String(each.dataset.view === view));
+/* ---- what a visitor sees first ---- */
+
+function drawIntro() {
+  const words = isDemo() ? "This is a demo: rules answer in place of a model, and need no key." : agents[agent]?.description ?? "";
+  $("about").textContent = words === agent ? "" : words.slice(0, 300);
+  drawChips();
 }
 
+/* Suggestions of the agent, without those that were asked in this thread. */
 function drawChips() {
-  const more = agent === "default" ? JSON.parse($("chips").dataset.more) : [];
-  const chip = (words) => button(words, () => { if (!reading) send(words); });
-  const drawn = [offersSurfaces() && "Draw a form for a booking", offers.pages && "Draw a page with a stopwatch"].filter(Boolean);
-  $("chips").replaceChildren(...(dataSuggestions[agent] ?? [...SUGGESTIONS, ...drawn, ...more]).map(chip));
+  const all = suggestions[agent] ?? (agent === "default" ? ownSuggestions : []);
+  const asked = new Set(thread.items.filter(({ role }) => role === "user").map((item) => wordsOf([item])));
+  const left = all.slice(0, MOST_SUGGESTIONS).filter((words) => !asked.has(words));
+  $("chips").hidden = !left.length;
+  if (left.join("\n") === [...$("chips").children].map((chip) => chip.textContent).join("\n")) return;
+  $("chips").replaceChildren(...left.map((words) => button(words, () => { if (!reading) send(words); })));
 }
 
 async function discoverData(looks = 10) {
-  if (!$("analyst").getAttribute("href")) return;  // there is no data
+  if (!pages.analyst) return;  // there is no data
   const [{ name }, { datasets }] = await Promise.all([json("GET", "/analyst"), json("GET", "/analyst/datasets")]);
   const [largest] = datasets.sort((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
-  dataSuggestions[name] = ["What can you do?"];
-  if (largest) dataSuggestions[name].push(`Summarize ${largest.name}`, `How many rows of ${largest.name} are there?`);
+  if (largest) suggestions[name] = [`Summarize ${largest.name}`, `How many rows of ${largest.name} are there?`, ...questionsAbout(largest), "What can you do?"];
   else if (looks) setTimeout(() => discoverData(looks - 1).catch(() => {}), 1000);  // it is being loaded
   drawChips();
 }
 
+function questionsAbout({ name, columns = [] }) {
+  const group = columns.find(({ type, name: column }) => /char|text|enum/i.test(type) && !/(^|_)(id|key|name)$/i.test(column));
+  return group ? [`How many rows of ${name} are there by ${group.name}?`] : [];
+}
+
 function drawTitle() {
   const words = threads.find(({ id }) => id === threadId)?.name || wordsOf(thread.items);
-  document.title = words ? `${words.slice(0, 60)} · copilot-runtime` : "copilot-runtime";
+  document.title = words ? `${words.slice(0, 60)} · ${productName}` : productName;
 }
 
 async function discover() {
   try {
     const info = await json("GET", "/info");
-    agents = Object.keys(info.agents);
+    agents = info.agents;
     Object.assign(offers, { surfaces: Boolean($("items").dataset.surfaces), agents: info.a2ui?.agents ?? null, pages: hasSandbox() && info.openGenerativeUIEnabled === true });
     $("speak").hidden = !(info.audioFileTranscriptionEnabled && navigator.mediaDevices && window.MediaRecorder);
   } catch (error) {
-    if (error.title === "HTTP 401") $("authorization-box").open = true;
     showProblem(error, [["Try again", start]]);
     return false;
   }
-  const chosen = named(location.hash)?.agent ?? $("agent").value;
-  $("agent").replaceChildren(...agents.map((name) => element("option", "", name)));
-  if (agents.includes(chosen)) $("agent").value = chosen;
-  $("agent-box").hidden = agents.length < 2;
+  const chosen = named(location.hash)?.agent ?? $("agent").value, names = Object.keys(agents);
+  $("agent").replaceChildren(...names.map((name) => element("option", "", name)));
+  if (agents[chosen]) $("agent").value = chosen;
+  $("agent-box").hidden = names.length < 2;
   return true;
 }
 
@@ -96,36 +106,7 @@ async function start() {
   await go();
 }
 
-/* ---- the panel ---- */
-
-const wire = [];
-let wireBegan = 0, wireTotal = 0;
-
-function watchWire(data) {
-  wire.push(`+${Math.round(performance.now() - wireBegan)} ms|${data.length > 2000 ? `${data.slice(0, 2000)}…` : data}`);
-  if (wire.length > 60) wire.shift();
-  wireTotal++;
-  scheduleWire();
-}
-
-let wireScheduled = false;
-
-function scheduleWire() {
-  if (wireScheduled) return;
-  wireScheduled = true;
-  setTimeout(() => { wireScheduled = false; drawWire(); }, 50);
-}
-
-function drawWire() {
-  $("wire-count").textContent = `${wireTotal} event${wireTotal === 1 ? "" : "s"}`;
-  if (!$("wire-box").open) return;
-  $("wire").replaceChildren(...wire.map((line) => {
-    const item = element("li"), cut = line.indexOf("|");
-    item.append(element("span", "", line.slice(0, cut)), ` ${line.slice(cut + 1)}`);
-    return item;
-  }));
-  $("wire").scrollTop = $("wire").scrollHeight;
-}
+/* ---- notes of the demo ---- */
 
 let notesShown = "";
 
@@ -134,36 +115,16 @@ function drawNotes() {
   if (now === notesShown) return;
   notesShown = now;
   $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
-  $("no-notes").hidden = notes.length > 0;
+  $("notes-box").hidden = !notes.length;
 }
-
-async function discoverLeftOut() {
-  const { failing = [] } = await json("GET", "/health/ready");
-  const tools = failing.filter((check) => check.split(":")[0] === "tools");
-  $("left-out-box").hidden = !tools.length;
-  $("left-out").replaceChildren(...tools.map((check) => element("li", "", check.replace(/^tools:? ?/, "") || "The log of the server names them.")));
-}
-
-let stateShown;
-
-function drawState() {
-  if (thread.state === stateShown || document.activeElement === $("state")) return;
-  stateShown = thread.state;
-  $("state").value = stateShown === undefined ? "" : JSON.stringify(stateShown, null, 2);
-  $("state").removeAttribute("aria-invalid");
-  $("state-box").open = Boolean(stateShown && Object.keys(stateShown).length);
-}
-
-$("state").oninput = () => {
-  const written = $("state").value.trim();
-  let wrong = "";
-  try { thread.state = written ? JSON.parse(written) : undefined; } catch (error) { wrong = error.message; }
-  $("state").setAttribute("aria-invalid", String(Boolean(wrong)));
-  $("state-note").textContent = wrong ? `Not sent yet: ${wrong}` : "Sent with each message. The agent may change it, and so may you.";
-};
-$("state").onblur = () => { if ($("state").getAttribute("aria-invalid") !== "true") drawState(); };
 
 /* ---- the controls ---- */
+
+/* On a narrow page, the threads are a drawer. */
+function openThreads(isOpen) {
+  $("threads").classList.toggle("open", isOpen);
+  $("open-threads").setAttribute("aria-expanded", String(isOpen));
+}
 
 $("form").onsubmit = (event) => {
   event.preventDefault();
@@ -174,35 +135,28 @@ $("form").onsubmit = (event) => {
   const parts = detach();
   send(parts.length ? [...(said ? [{ type: "text", text: said }] : []), ...parts] : said);
 };
+$("form").onclick = ({ target }) => { if (!target.closest("button, textarea, #attached")) $("input").focus(); };
 $("input").onkeydown = (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (event.isComposing) return;
+  if (event.key === "ArrowUp" && !$("input").value) {
+    const last = [...$("items").querySelectorAll(".user")].at(-1)?.querySelector("[aria-label=Edit]");
+    if (last) { event.preventDefault(); last.click(); }
+  }
+  if (event.key !== "Enter" || event.shiftKey) return;
   event.preventDefault();
   $("form").requestSubmit();
 };
-document.onkeydown = (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) stop(); };
+document.onkeydown = (event) => {
+  if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
+  if ($("threads").classList.contains("open")) openThreads(false);
+  else stop();
+};
 $("stop").onclick = () => { stop(); $("input").focus(); };
 $("new").onclick = newChat;
 $("agent").onchange = newChat;
-for (const each of $("views").children) each.onclick = () => setView(each.dataset.view);
+$("open-threads").onclick = () => openThreads(!$("threads").classList.contains("open"));
+$("chat").addEventListener("click", () => openThreads(false));
 window.addEventListener("popstate", go);
-$("list").onclick = (event) => { if (event.target.closest("a[aria-current]")) setView("chat"); };
-$("wire-box").ontoggle = drawWire;
-$("copy").onclick = async () => {
-  try {
-    await navigator.clipboard.writeText($("snippet").textContent);
-    $("copied").textContent = "Copied";
-  } catch {
-    getSelection().selectAllChildren($("snippet"));
-    $("copied").textContent = "Selected: copy it with your keyboard";
-  }
-};
-// a reload must keep the owner of the threads
-$("authorization").value = sessionStorage.getItem("authorization") ?? "";
-$("authorization").onchange = () => {
-  sessionStorage.setItem("authorization", $("authorization").value);
-  start();
-};
-$("endpoint").textContent = new URL(base).pathname;
-$("snippet").textContent = `<CopilotKit runtimeUrl="${base}">`;
-setView("chat");
+$("list").onclick = (event) => { if (event.target.closest("a[aria-current]")) openThreads(false); };
+onUser = start;  // a change of the user changes the threads
 start();

@@ -1,71 +1,3 @@
-/* The frontend tools of this page. */
-
-const text = (description, more = {}) => ({ type: "string", description, ...more });
-const schema = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
-const TOOLS = {
-  set_accent_color: {
-    description: "Change the accent colour of the page.",
-    parameters: schema({ color: text("A CSS colour, such as teal or #c2410c") }),
-    run({ color }) {
-      if (!CSS.supports("color", color)) throw new Error(`${JSON.stringify(color)} is not a CSS colour.`);
-      root.style.setProperty("--accent", color);
-      root.style.setProperty("--on-accent", isLight(color) ? "#111" : "#fff");
-      return `The accent colour is ${color} now.`;
-    },
-  },
-  set_theme: {
-    description: "Switch the page between light and dark.",
-    parameters: schema({ mode: text("The theme", { enum: ["light", "dark"] }) }),
-    run({ mode }) {
-      if (mode !== "light" && mode !== "dark") throw new Error("The theme is light or dark.");
-      root.dataset.theme = mode;
-      for (const { changeTheme } of sandboxes) changeTheme?.();
-      return `The page is ${mode} now.`;
-    },
-  },
-  add_note: {
-    description: "Add a note to the list beside the chat.",
-    parameters: schema({ text: text("What the note says") }),
-    run({ text }) {
-      if (typeof text !== "string" || !text) throw new Error("A note needs a text.");
-      return `The note is on the page, number ${notesOf(thread).length + 1}.`;
-    },
-  },
-  // drawn while it is streamed, from the activity that the server derives from the call
-  [PAGE_TOOL]: { description: PAGE_DESCRIPTION, parameters: PAGE_PARAMETERS, run: () => "UI generated" },
-};
-
-/* A thread's notes, which are its successful calls. */
-function notesOf(conversation) {
-  const calls = conversation.items.flatMap((item) => item.toolCalls ?? []);
-  return calls
-    .filter((call) => call.function.name === "add_note" && call.result && failureIn(call.result.content) === null)
-    .map((call) => asValue(call.function.arguments)?.text)
-    .filter(Boolean);
-}
-
-const offers = { surfaces: false, agents: null, pages: false };  // what the server draws with this page
-
-const offersSurfaces = () => offers.surfaces && (offers.agents?.includes(agent) ?? true);
-
-const offeredTools = () => Object.entries(TOOLS).filter(([name]) => name !== PAGE_TOOL || offers.pages).map(([name, { description, parameters }]) => ({ name, description, parameters }));
-
-async function resultOf(call) {
-  try {
-    return await TOOLS[call.function.name].run(JSON.parse(call.function.arguments || "{}"));
-  } catch (error) {
-    return JSON.stringify({ error: { code: "HANDLER_ERROR", message: error.message } });
-  }
-}
-
-function isLight(color) {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  canvas.fillStyle = color;
-  canvas.fillRect(0, 0, 1, 1);
-  const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-  return 0.299 * r + 0.587 * g + 0.114 * b > 150;
-}
-
 /* The conversation on the page: ask, run tools, resume and stop. */
 
 const ROUNDS = 10;   // maximum rounds of frontend tools without user input
@@ -151,6 +83,7 @@ function click(action) {
 
 async function readRun(mine, body) {
   const conversation = thread, before = thread.run;
+  conversation.isLive = true;
   mine.run = body.runId;
   for await (const found of events(pathOf("run"), body, mine.controller.signal)) {
     found.forEach((event) => conversation.apply(event));
@@ -172,7 +105,7 @@ async function act(mine) {
   const conversation = thread;
   let acted = false;
   for (const call of conversation.unanswered()) {
-    if (!TOOLS[call.function.name] || mine.controller.signal.aborted) continue;
+    if (!runsHere(call.function.name) || mine.controller.signal.aborted) continue;
     const content = await resultOf(call);
     conversation.add({ id: newId(), role: "tool", toolCallId: call.id, content });
     acted = true;
@@ -250,6 +183,54 @@ function send(content) {
   return answer(decisions());
 }
 
+/* Whether the thread of the server is the conversation: it is edited in place, and not copied. */
+const keepsHistory = () => $("items").dataset.history === "server";
+
+/* Asks a question again, in place of all that came after it. */
+function askAgain(item, content = item.content) {
+  item.content = content;
+  thread.cut(thread.items.indexOf(item) + 1);
+  thread.changed.add(item);
+  return answer(decisions());
+}
+
+function regenerate() {
+  const asked = thread.items.findLast((item) => item.role === "user");
+  return reading || !asked ? undefined : askAgain(asked);
+}
+
+/* Edits a question: what came before goes on in a thread of its own, and the old one is kept. */
+function edit(item, bubble) {
+  if (reading) return;
+  const field = element("textarea"), buttons = element("div", "buttons");
+  const close = () => { field.replaceWith(bubble); buttons.remove(); $("input").focus(); };
+  const ask = () => {
+    const words = field.value.trim();
+    if (!words || reading) return;
+    const files = Array.isArray(item.content) ? item.content.filter((part) => part.type !== "text") : [];
+    const content = files.length ? [{ type: "text", text: words }, ...files] : words;
+    if (keepsHistory()) return askAgain(item, content);
+    const branch = new Conversation();
+    for (const each of thread.items.slice(0, thread.items.indexOf(item))) branch.add(each);
+    branch.state = thread.state;
+    threadId = newId();
+    history.pushState(null, "", hashOf(agent, threadId));
+    show(branch);
+    return send(content);
+  };
+  field.value = wordsOf([item]);
+  field.setAttribute("aria-label", "Edit the message");
+  field.onkeydown = (event) => {
+    if (event.isComposing) return;
+    if (event.key === "Escape") { event.stopPropagation(); close(); }
+    if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); ask(); }
+  };
+  buttons.append(button("Cancel", close), button("Ask", ask, "main"));
+  bubble.replaceWith(field);
+  field.after(buttons);
+  field.focus();
+}
+
 function showProblem(error, ways = []) {
   const shown = error.broken ? [["Go on", open]] : ways;
   $("waiting").before(banner(error, shown));
@@ -275,9 +256,10 @@ function scheduleDraw() {
 function draw() {
   transcript.draw();
   $("intro").hidden = thread.items.length > 0 || reading !== null;
+  $("chat").classList.toggle("empty", !$("intro").hidden);
   $("waiting").hidden = !reading || thread.items.at(-1)?.open === true;
-  $("chips").classList.toggle("row", $("intro").hidden);
   drawNotes();
+  drawChips();
   drawState();
   drawTitle();
   if (atEnd) scrollDown();
@@ -294,7 +276,8 @@ $("log").onscroll = () => {
   const { scrollHeight, scrollTop, clientHeight } = $("log");
   atEnd = scrollHeight - scrollTop - clientHeight < 60;
 };
-new ResizeObserver(() => { if (atEnd) scrollDown(); }).observe($("log"));
+const whenResized = new ResizeObserver(() => { if (atEnd) scrollDown(); });
+for (const box of [$("log"), $("items")]) whenResized.observe(box);
 
 function setBusy(busy) {
   $("log").setAttribute("aria-busy", String(busy));
@@ -309,74 +292,3 @@ tabs?.addEventListener("message", ({ data }) => {
   if (reading) again = true;
   else open();
 });
-
-/* The footer of an answer: traces and feedback of its runs. */
-
-const MOST_RATINGS = 500;
-let ratings = readRatings();
-let readsTraces = false;  // whether the user may open traces
-
-async function discoverTraces() {
-  if (!$("traces").dataset.kept) return;
-  readsTraces = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
-  for (const item of thread.items) if (item.kind === "run") thread.changed.add(item);
-  draw();
-}
-
-function runView() {
-  const node = element("div", "note run");
-  return { node, update(item) {
-    const links = readsTraces ? item.values.map((id, at) => traceLink(id, item.values.length > 1 ? ` ${at + 1}` : "")) : [];
-    const problem = element("span", "", item.problem ?? "");
-    problem.role = "status";
-    const focused = node.querySelector("button:focus")?.ariaLabel;
-    node.replaceChildren(thumb("up", "Good answer", item), thumb("down", "Bad answer", item), ...links, problem);
-    if (focused) node.querySelector(`[aria-label="${focused}"]`).focus();
-  } };
-}
-
-function traceLink(runId, number) {
-  const made = element("a", "", `Trace${number}`);
-  made.href = `${$("traces").getAttribute("href")}#run=${encodeURIComponent(runId)}`;
-  return made;
-}
-
-function thumb(rating, label, item) {
-  const made = button("", () => rate(item, rating), rating);
-  made.append($("thumb").content.cloneNode(true));
-  made.ariaLabel = made.title = label;
-  made.ariaPressed = String(ratings[item.values.at(-1)] === rating);
-  return made;
-}
-
-/* Sends feedback on the run that gave the answer. */
-async function rate(item, rating) {
-  item.problem = "";
-  try {
-    await json("POST", "/traces/feedback", { run_id: item.values.at(-1), rating });
-    keepRating(item.values.at(-1), rating);
-  } catch (error) {
-    item.problem = `That could not be noted. ${error.message}`;
-  }
-  thread.changed.add(item);
-  draw();
-}
-
-/* Returns ratings given in this browser, by run id: not every user may read them from the server. */
-function readRatings() {
-  try {
-    return JSON.parse(localStorage.getItem("ratings") ?? "{}");
-  } catch {
-    return {};  // storage is disabled
-  }
-}
-
-function keepRating(runId, rating) {
-  const { [runId]: former, ...others } = ratings;
-  ratings = Object.fromEntries([...Object.entries(others), [runId, rating]].slice(-MOST_RATINGS));
-  try {
-    localStorage.setItem("ratings", JSON.stringify(ratings));
-  } catch {
-    // it is shown until the page is left
-  }
-}

@@ -1,6 +1,7 @@
 /* The list of threads, and the actions on a thread. */
 
 const PAGE = 30;
+const MOST_SEARCHED = 300;  // threads among which the search looks
 let threads = [];
 let wanted = PAGE;        // maximum length of the list
 let refreshing = null;
@@ -118,17 +119,35 @@ document.addEventListener("visibilitychange", () => (document.hidden ? leaveThre
 
 const titleOf = ({ id, name }) => name || (id === threadId && wordsOf(thread.items)) || firstWords.get(id) || "Untitled";
 
+/* Draws the threads that match the search, in groups by date. */
 function drawThreads() {
   if (renaming && document.activeElement?.closest("#list input")) return;  // a title is being edited
-  const focused = document.activeElement?.dataset?.focus;
-  drawn = new Map(threads.map((each) => [each.id, viewOnce(each)]));
-  const nodes = [...drawn.values()].map(({ node }) => node);
-  nodes.forEach((node, at) => {
-    if ($("list").children[at] !== node) $("list").insertBefore(node, $("list").children[at] ?? null);
-  });
-  while ($("list").children.length > nodes.length) $("list").lastElementChild.remove();
-  $("no-threads").hidden = threads.length > 0;
+  const focused = document.activeElement?.dataset?.focus, sought = $("find").value.trim().toLowerCase();
+  const found = threads.filter((each) => titleOf(each).toLowerCase().includes(sought));
+  drawn = new Map(found.map((each) => [each.id, viewOnce(each)]));
+  const groups = Map.groupBy(found, groupOf), before = new Map([...$("list").children].map((box) => [box.ariaLabel, box]));
+  arrange($("list"), [...groups.keys()].map((name) => before.get(name) ?? groupView(name)));
+  [...groups.values()].forEach((members, at) => arrange($("list").children[at].lastElementChild, members.map(({ id }) => drawn.get(id).node)));
+  $("no-threads").hidden = found.length > 0;
+  $("no-threads").textContent = sought ? "No thread has these words." : "What you talk about is kept here.";
   if (focused) document.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function groupView(name) {
+  const box = element("section"), list = element("ul");
+  box.ariaLabel = name;
+  list.ariaLabel = `Threads: ${name}`;
+  box.append(element("h2", "", name), list);
+  return box;
+}
+
+function groupOf({ updatedAt, lastRunAt }) {
+  const then = new Date(lastRunAt ?? updatedAt), today = new Date().setHours(0, 0, 0, 0);
+  const days = Math.ceil((today - then) / 86_400_000);
+  if (days <= 0) return "Today";
+  if (days === 1) return "Yesterday";
+  if (days <= 7) return "Last seven days";
+  return then.toLocaleDateString([], { month: "long", year: "numeric" });
 }
 
 let drawn = new Map();
@@ -136,7 +155,7 @@ let drawn = new Map();
 /* Unchanged rows keep their nodes, so that a click in progress is not lost. */
 function viewOnce(each) {
   const { id } = each, running = isRunning(id);
-  const look = JSON.stringify([each, titleOf(each), id === threadId, running, opened === id, renaming === id, agents.length]);
+  const look = JSON.stringify([each, titleOf(each), id === threadId, running, opened === id, renaming === id, Object.keys(agents).length]);
   const before = drawn.get(id);
   return before?.look === look ? before : { look, node: threadView(each) };
 }
@@ -170,7 +189,7 @@ function factsOf({ agentId, archived, updatedAt, lastRunAt }) {
   const then = new Date(lastRunAt ?? updatedAt), today = then.toDateString() === new Date().toDateString();
   const when = today ? then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
     : then.toLocaleDateString([], { day: "numeric", month: "short" });
-  return [when, agents.length > 1 && agentId, archived && "archived"].filter(Boolean).join(" · ");
+  return [when, Object.keys(agents).length > 1 && agentId, archived && "archived"].filter(Boolean).join(" · ");
 }
 
 function toggleTools({ id }) {
@@ -253,5 +272,9 @@ async function change({ id }, method, below, body) {
 }
 
 $("more").onclick = () => { wanted += PAGE; refreshThreads(); };
+$("find").oninput = () => {
+  if ($("find").value.trim() && !$("more").hidden && wanted < MOST_SEARCHED) { wanted = MOST_SEARCHED; refreshThreads(); }
+  drawThreads();
+};
 $("archived").onchange = refreshThreads;
 window.addEventListener("focus", () => refreshThreads());

@@ -28,7 +28,7 @@ class Transcript {
     const { items, changed } = this.thread;
     for (const item of changed) this.#viewOf(item)?.update(item, this.thread);
     changed.clear();
-    arrange(this.box, items.map((item) => this.#views.get(item)?.node));
+    arrange(this.box, ordered(items).map((item) => this.#views.get(item)?.node));
   }
 
   #viewOf(item) {
@@ -47,20 +47,38 @@ const VIEWS = {
   error: errorView,
   stopped: () => ({ node: element("div", "note stopped", "Stopped."), update() {} }),
   plain: ({ text }) => ({ node: element("div", "note", text), update() {} }),
-  usage: usageView,
-  run: $("traces").dataset.kept ? runView : undefined,
+  run: footerView,
   step: stepView,
 };
 
 /* Activities that are more than a card. */
 const ACTIVITIES = {
   "a2ui-surface": surfaceActivityView,
+  sources: sourcesView,
   ...(hasSandbox() && { "mcp-apps": appView, "open-generative-ui": generatedPageView }),
 };
-const DRAWING_TOOLS = new Set(["render_a2ui", PAGE_TOOL]);
+
+/* The order on the page: that of the thread, but sources stand below the answer, above its footer. */
+function ordered(items) {
+  const shown = [], sources = [];
+  for (const item of items) {
+    if (item.activityType === "sources") { sources.push(item); continue; }
+    if (item.role === "user" || item.kind === "run") shown.push(...sources.splice(0));
+    shown.push(item);
+  }
+  return [...shown, ...sources];
+}
+
+function iconButton(icon, label, onclick) {
+  const made = button("", onclick, "icon");
+  made.append($("icons").content.getElementById(`icon-${icon}`).cloneNode(true));
+  made.ariaLabel = made.title = label;
+  return made;
+}
 
 function userView(item) {
-  const node = element("div", "user"), bubble = node.appendChild(element("div"));
+  const node = element("div", "user"), bubble = node.appendChild(element("div", "bubble")), tools = node.appendChild(element("div", "actions"));
+  tools.append(iconButton("edit", "Edit", () => edit(item, bubble)), iconButton("copy", "Copy", (event) => copyText(wordsOf([item]), event.currentTarget)));
   return { node, update() {
     const parts = Array.isArray(item.content) ? item.content : [{ type: "text", text: item.content }];
     bubble.replaceChildren(...parts.map(partView));
@@ -78,54 +96,54 @@ function partView(part) {
 }
 
 function assistantView() {
-  const node = element("div"), said = element("div", "assistant"), cards = new Map();
-  let shown = null;
-  return { node, update(item) {
+  const node = element("div"), said = element("div", "assistant"), words = new MarkdownView(said), cards = new Map();
+  return { node, update(item, thread) {
     if (item.content) {
       if (!said.isConnected && !node.contains(said)) node.prepend(said);
-      if (item.content !== shown) said.replaceChildren(...markdown(shown = item.content));
+      words.update(item.content, item.open);
       said.classList.toggle("streaming", Boolean(item.open));
     }
     for (const call of item.toolCalls ?? []) {
       if (!cards.has(call.id)) cards.set(call.id, callView(call));
       const card = cards.get(call.id);
       if (card.node.parentNode !== node) node.append(card.node);
-      card.update(call);
+      card.update(thread);
     }
   } };
 }
 
-const LONG = 600;  // calls with more characters are collapsed once they have a result
-
+/* A call of a tool: one line, which opens. */
 function callView(call) {
   const node = element("details", "card busy"), title = element("summary"), brief = element("span", "brief");
-  const where = element("small"), given = element("pre", "arguments"), result = element("pre", "result");
+  const where = element("small"), given = element("div", "arguments"), result = element("div", "result");
   const { name } = call.function;
   const again = button("Run it here", finishCalls);
   title.append(element("b", "", name), brief, where);
-  node.append(title, given, again);
-  node.open = !DRAWING_TOOLS.has(name);
-  let answered = false;
-  return { node, update() {
-    const { arguments: args } = call.function;
-    given.textContent = args || (call.open ? "…" : "{}");
-    where.textContent = TOOLS[name] ? "in this page" : "on the server";
+  node.append(title, given, result);
+  let drawn = "";
+  return { node, update(thread) {
+    const { arguments: args } = call.function, isHere = runsHere(name), failure = call.result ? failureIn(call.result.content) : null;
     node.classList.toggle("busy", Boolean(call.open || (!call.result && reading)));
-    brief.textContent = args;
-    again.hidden = Boolean(!TOOLS[name] || call.open || call.result || reading);
-    if (!call.result) {
-      if (!call.open && !reading) where.textContent = "no result";
-      return;
-    }
-    if (answered) return;
-    answered = true;
-    const failure = failureIn(call.result.content);
     node.classList.toggle("failed", failure !== null);
-    result.textContent = failure ?? (call.result.content || "done");
-    brief.textContent = `${args} → ${result.textContent}`;
-    node.append(result);
-    if (failure === null && args.length + result.textContent.length > LONG) node.open = false;
+    brief.textContent = failure ?? briefOf(args);
+    where.textContent = call.took !== undefined ? formatTime(call.took) : call.result || call.open || reading ? "" : "no result";
+    where.title = isHere ? "Ran in this page" : "Ran on the server";
+    if (!isHere || call.open || call.result || reading) again.remove();
+    else node.after(again);
+    const look = JSON.stringify([args.length, call.open, call.result?.content]);
+    if (drawn === look) return;
+    drawn = look;
+    given.replaceChildren(call.open ? element("pre", "", args || "…") : viewOfText(args || "{}"));
+    const isBelow = thread.items.some(({ activityType, content }) => activityType === "analyst-table" && isSameTable(content, call.result?.content));
+    result.replaceChildren(...(!call.result ? [] : isBelow ? [element("small", "", "The table is below.")] : [viewOfText(failure ?? (call.result.content || "done"))]));
   } };
+}
+
+/* The values of a call's arguments in one line. */
+function briefOf(args) {
+  const values = asValue(args);
+  if (values === null || typeof values !== "object") return args;
+  return Object.values(values).map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(", ").replace(/\s+/g, " ").slice(0, 200);
 }
 
 /* Returns the error of a failed call's result, or null. */
@@ -153,7 +171,6 @@ function activityView() {
   node.append(title, content);
   node.open = true;
   return { node, update(item) {
-    if (item.activityType === "sources") return drawSources(node, title, item.content?.sources ?? []);
     if (item.activityType === "plan" && Array.isArray(item.content?.tasks)) return drawPlan(node, title, item.content);
     if (Object.hasOwn(FINDINGS, item.activityType) && item.content) return FINDINGS[item.activityType](node, title, item.content);
     name.textContent = item.activityType;
@@ -161,15 +178,17 @@ function activityView() {
   } };
 }
 
-/* The sources of an answer, as links to documents. */
-function drawSources(node, title, sources) {
-  const list = element("ol", "sources");
-  for (const { title: words, id, url } of sources) {
-    const item = list.appendChild(element("li"));
-    item.append(url ? link(words || id, url) : words || id);
-  }
-  title.replaceChildren(element("b", "", sources.length === 1 ? "1 source" : `${sources.length} sources`));
-  node.replaceChildren(title, list);
+/* The sources of an answer, as chips that open the documents. */
+function sourcesView() {
+  const node = element("ol", "sources");
+  node.ariaLabel = "Sources";
+  return { node, update({ content }) {
+    node.replaceChildren(...(content?.sources ?? []).map(({ title, id, url }) => {
+      const item = element("li");
+      item.append(url ? link(title || id, url) : title || id);
+      return item;
+    }));
+  } };
 }
 
 const MOST_TASKS = 40;
@@ -192,10 +211,9 @@ function drawPlan(node, title, plan) {
     item.style.marginLeft = `${Math.min(depth, 6) * 1.1}rem`;
     item.append(element("span", "", task.name), element("small", "", [task.status, task.assistant].filter(Boolean).join(" · ")));
   }
-  const page = $("plans").getAttribute("href");
   const shown = Math.min(rows.length, MOST_TASKS);
   const more = element("small", "", total > shown ? `${shown} of ${total} tasks. ` : "");
-  if (page) more.append(link("Open the plan", `${page}#${encodeURIComponent(plan.id)}`));
+  if (pages.planner) more.append(link("Open the plan", `${pages.planner}#${encodeURIComponent(plan.id)}`));
   title.replaceChildren(element("b", "", "Plan"), element("small", "", `${plan.status} · ${over} of ${total} tasks are over`));
   node.replaceChildren(title, list, more);
 }
@@ -214,14 +232,6 @@ function stepView(item) {
   return { node, update() { node.textContent = item.open ? `▸ ${item.name} …` : `▸ ${item.name}`; } };
 }
 
-function usageView({ values }) {
-  const sum = (name) => values.reduce((total, each) => total + (each[name] ?? 0), 0);
-  const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
-  const number = (value) => value.toLocaleString("en");
-  const words = `${models ? `${models}: ` : ""}${number(sum("inputTokens"))} tokens in, ${number(sum("outputTokens"))} out`;
-  return { node: element("div", "note usage", words), update() {} };
-}
-
 /* A question of the agent, which waits for an answer without a time limit. */
 function interruptView({ interrupt }) {
   const node = element("section", "card ask"), buttons = element("div", "buttons");
@@ -230,11 +240,11 @@ function interruptView({ interrupt }) {
   node.setAttribute("aria-label", "Question of the agent");
   node.append(element("h3", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`));
   const about = interrupt.metadata?.value ?? interrupt.metadata;
-  if (about !== undefined && about !== null) node.append(element("pre", "", JSON.stringify(about, null, 2)));
+  if (about !== undefined && about !== null) node.append(viewOf(about));
   field.value = JSON.stringify(sampleOf(interrupt.responseSchema));
   label.append(field);
   buttons.append(
-    button("Approve", () => decide(interrupt, { status: "resolved", payload: asValue(field.value) }), "yes"),
+    button("Approve", () => decide(interrupt, { status: "resolved", payload: asValue(field.value) }), "main"),
     button("Decline", () => decide(interrupt, { status: "cancelled" })), state);
   node.append(label, buttons);
   return { node, update(item, thread) {

@@ -1,8 +1,5 @@
 /* Requests to the server and their responses: AG-UI over HTTP and server-sent events. */
 
-const root = document.documentElement;
-const $ = (id) => document.getElementById(id);
-const base = new URL(root.dataset.endpoint, location.href).href.replace(/\/$/, "");
 // randomUUID is missing where the page came over plain HTTP from another machine
 const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now()}-${Math.random()}`;
 
@@ -24,14 +21,12 @@ function retryTimeOf(response) {
 }
 
 async function request(method, path, body, signal) {
-  const authorization = $("authorization").value.trim();
   const isForm = body instanceof FormData;
   const headers = { accept: "text/event-stream, application/json" };
   if (body && !isForm) headers["content-type"] = "application/json";
-  if (authorization) headers.authorization = authorization;
   let response;
   try {
-    response = await fetch(base + path, { method, headers, signal, body: isForm || !body ? body : JSON.stringify(body) });
+    response = await fetch(base + path, { method, headers: authorized(headers), signal, body: isForm || !body ? body : JSON.stringify(body) });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Problem("No connection", `${base} could not be reached. Is the server running? (${error.message})`);
@@ -54,9 +49,10 @@ async function refusal(response) {
   let answer = null;
   try { answer = JSON.parse(body); } catch { /* not JSON: shown as it is */ }
   const detail = answer?.message ?? answer?.details ?? answer?.detail ?? answer?.error ?? body.slice(0, 300);
-  const way = response.status === 401 ? " The Authorization header can be set in the panel." : "";
   const title = TITLES[answer?.errors?.[0]?.extensions?.code] ?? `HTTP ${response.status}`;
-  return new Problem(title, `${String(detail || response.statusText || "The answer was empty.")}${way}`, { retryAt: retryTimeOf(response) });
+  const words = String(detail || response.statusText || "The answer was empty.");
+  if (response.status === 401) refuse(words);
+  return new Problem(title, words, { retryAt: retryTimeOf(response) });
 }
 
 /* Yields the events of a stream in batches, as they arrive. */

@@ -13,6 +13,7 @@ function entry({ id, title, text, score, type }) {
   const item = element("li");
   const open = element("button", title || id);
   open.type = "button";
+  open.className = "link";
   open.onclick = () => attempt(() => show(id));
   item.append(open, element("small", score == null ? type ?? "" : score.toFixed(3)));
   if (text) item.append(element("p", text.length > 300 ? `${text.slice(0, 300)}…` : text));
@@ -111,11 +112,11 @@ $("all-sources").onclick = () => {
 };
 $("close").onclick = () => { $("resource").hidden = true; };
 $("more").onclick = () => attempt(list);
-keepAuthorization(() => {
+onUser = () => {
   clear(); // another user may read other resources
   attempt(async () => {
     await start();
     await search();
   });
-});
+};
 attempt(start);

@@ -3,7 +3,6 @@
 const PAGE = 50;
 const MOST = 200;  // per response of the server
 const MOST_WORDS = 200_000;
-const tracesPage = $("traces").getAttribute("href");
 const QUIET = 250;  // milliseconds between two reloads of a changing plan
 const state = { id: "", plan: null, task: "", wanted: PAGE, asked: 0, following: null, words: new Map(), shown: "", isOperator: false };
 
@@ -104,15 +103,14 @@ function show(plan) {
   showQuestions(plan, answer, (task) => { location.hash = hashOf(plan.id, task); });
   showTree(plan);
   showTaskButtons();
-  $("trace").href = `${tracesPage}#${plan.trace_id}`;
+  $("trace").href = `${pages.tracing}#${plan.trace_id}`;
   showTraceLink();
   if (before && before !== plan.status) quietly(list);
 }
 
 /* Traces are visible to operators only, if they are stored. */
 function showTraceLink() {
-  $("traces").hidden = !tracesPage || !state.isOperator;
-  $("trace").hidden = $("traces").hidden || !state.plan?.trace_id;
+  $("trace").hidden = !pages.tracing || !state.isOperator || !state.plan?.trace_id;
 }
 
 const hashOf = (plan, task = "") => encodeURIComponent(plan) + (task ? `/${encodeURIComponent(task)}` : "");
@@ -293,7 +291,7 @@ $("retry").onclick = () => press($("retry"), "retry", ROOT);
 $("stop-task").onclick = () => press($("stop-task"), "stop", state.task);
 $("retry-task").onclick = () => press($("retry-task"), "retry", state.task);
 window.onhashchange = () => attempt(() => open(location.hash.slice(1)));
-keepAuthorization(() => attempt(list));
+onUser = () => attempt(list);
 setInterval(() => { if (!document.hidden) quietly(list); }, 5_000);
 attempt(list);
 if (location.hash.length > 1) attempt(() => open(location.hash.slice(1)));

@@ -239,6 +239,6 @@ for (const tab of ["waterfall", "flow", "difference"]) $(`tab-${tab}`).onclick =
 $("download").onclick = () => attempt(() => download("", "json"));
 $("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));
 window.onhashchange = () => attempt(() => open(location.hash.slice(1)));
-keepAuthorization(() => attempt(list).then(watch));
+onUser = () => attempt(list).then(watch);
 attempt(list).then(watch);
 if (location.hash.length > 1) attempt(() => open(location.hash.slice(1)));

@@ -20,6 +20,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import ChatRequest, RunInput
 from copilot_runtime.api.events import Event, Events, Interrupt, RunFinished
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
+from copilot_runtime.config.console import ConsoleSettings
 
 PATH = "/copilotkit"
 
@@ -93,7 +94,7 @@ def build_app(settings: Mapping[str, Any], effects: Effects) -> Any:
     runtime = CopilotRuntime(
         agents={TALKER: DirectAgent(_Model()), ASKER: _Asker(effects)},
         actions=[pay],
-        settings=Settings(log_level="warning", console=False, **settings),
+        settings=Settings(log_level="warning", console=ConsoleSettings(enabled=False), **settings),
     )
     return runtime.app(path=PATH)
 

@@ -150,9 +150,9 @@ function textView({ text, variant }, { scope }) {
     shown = words;
     node.replaceChildren();
     // a single line is not a list: it may be the middle of a sentence in a row
-    if (heading) inline(node, words.replace(/^#{1,6}\s+/, ""));
-    else if (/^\s*[-*]\s[^\n]*$/.test(words)) inline(node, words);
-    else node.append(...markdown(words));
+    if (heading) node.append(inlineMarkdown(words.replace(/^#{1,6}\s+/, "")));
+    else if (/^\s*[-*]\s[^\n]*$/.test(words)) node.append(inlineMarkdown(words));
+    else node.append(markdown(words));
   } };
 }
 

@@ -1,0 +1,81 @@
+/* The footer of an answer: copy, ask again, feedback, trace and usage of its runs. */
+
+const MOST_RATINGS = 500;
+const keptRatings = stored("localStorage", "ratings");
+let ratings = asRecord(keptRatings.get());
+let readsTraces = false;  // whether the user may open traces
+
+function asRecord(text) {
+  const value = text ? asValue(text) : null;
+  return isObject(value) ? value : {};
+}
+
+async function discoverTraces() {
+  if (!$("items").dataset.keepsTraces) return;
+  readsTraces = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
+  for (const item of thread.items) if (item.kind === "run") thread.changed.add(item);
+  draw();
+}
+
+function footerView() {
+  const node = element("div", "actions run");
+  return { node, update(item, thread) {
+    const problem = element("span", "", item.problem ?? ""), focused = node.querySelector("button:focus")?.ariaLabel;
+    const isLast = thread.items.findLast(({ kind }) => kind === "run") === item;
+    const ids = item.values.map(({ id }) => id), isRated = Boolean($("items").dataset.keepsTraces);
+    problem.role = "status";
+    node.replaceChildren(
+      iconButton("copy", "Copy", (event) => copyText(answerAbove(item, thread), event.currentTarget)),
+      ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
+      ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
+      ...(isRated && readsTraces ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
+      ...usageOf(item.values.flatMap(({ usage }) => usage)), problem);
+    if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
+  } };
+}
+
+/* The texts between the question and the footer of its answer. */
+function answerAbove(item, thread) {
+  const before = thread.items.slice(0, thread.items.indexOf(item));
+  const said = before.slice(before.findLastIndex(({ role }) => role === "user") + 1);
+  return said.filter(({ role, content }) => role === "assistant" && content).map(({ content }) => content).join("\n\n");
+}
+
+function usageOf(values) {
+  const sum = (name) => formatCount(values.reduce((total, each) => total + (each[name] ?? 0), 0));
+  const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
+  return values.length ? [element("span", "usage", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`)] : [];
+}
+
+function traceLink(runId, number) {
+  const made = element("a", "", `Trace${number}`);
+  made.href = `${pages.tracing}#run=${encodeURIComponent(runId)}`;
+  return made;
+}
+
+function thumb(rating, label, item) {
+  const made = iconButton("thumb", label, () => rate(item, rating));
+  made.classList.add(rating);
+  made.ariaPressed = String(ratings[item.values.at(-1).id] === rating);
+  return made;
+}
+
+/* Sends feedback on the run that gave the answer. */
+async function rate(item, rating) {
+  item.problem = "";
+  try {
+    await json("POST", "/traces/feedback", { run_id: item.values.at(-1).id, rating });
+    keepRating(item.values.at(-1).id, rating);
+  } catch (error) {
+    item.problem = `That could not be noted. ${error.message}`;
+  }
+  thread.changed.add(item);
+  draw();
+}
+
+/* Ratings given in this browser, by run id: not every user may read them from the server. */
+function keepRating(runId, rating) {
+  const { [runId]: former, ...others } = ratings;
+  ratings = Object.fromEntries([...Object.entries(others), [runId, rating]].slice(-MOST_RATINGS));
+  keptRatings.set(JSON.stringify(ratings));
+}

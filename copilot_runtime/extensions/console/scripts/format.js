@@ -1,0 +1,24 @@
+/* Formats times, counts and prices, and truncates long texts. */
+
+function formatTime(milliseconds) {
+  if (milliseconds < 1) return `${Math.round(milliseconds * 1000)} µs`;
+  if (milliseconds < 1000) return `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`;
+  if (milliseconds < 59_995) return `${(milliseconds / 1000).toFixed(2)} s`;
+  const seconds = Math.round(milliseconds / 1000), minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.round(minutes / (24 * 60)).toLocaleString("en")} days`;
+}
+
+/* Formats a time, with the date unless it is today. */
+function formatDate(milliseconds) {
+  const date = new Date(milliseconds);
+  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString();
+  return date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
+
+const formatCount = (count) => count.toLocaleString("en");
+/* Appends a plus if there are requests without a known price. */
+const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
+
+const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);

@@ -1,0 +1,108 @@
+/* Shared by all pages: the address of the server, the theme, and the credentials of the user. */
+
+const root = document.documentElement;
+const $ = (id) => document.getElementById(id);
+const base = new URL(root.dataset.endpoint, location.href).href.replace(/\/$/, "");
+const pages = JSON.parse(root.dataset.pages);  // the path of each extension's page
+
+/* A value in the storage of the browser, which may be disabled. */
+function stored(storage, key) {
+  let value = "";
+  try { value = window[storage].getItem(key) ?? ""; } catch { /* it is kept until the page is left */ }
+  return {
+    get: () => value,
+    set(text) {
+      value = text;
+      try { window[storage].setItem(key, text); } catch { /* as above */ }
+    },
+  };
+}
+
+/* ---- the theme ---- */
+
+const chosenTheme = stored("localStorage", "theme");
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const themeListeners = new Set();
+const themeOfPage = () => root.dataset.theme ?? (prefersDark.matches ? "dark" : "light");
+
+function drawTheme() {
+  if (chosenTheme.get()) root.dataset.theme = chosenTheme.get();
+  $("theme").setAttribute("aria-pressed", String(themeOfPage() === "dark"));
+  for (const listen of themeListeners) listen();
+}
+
+function setTheme(theme) {
+  chosenTheme.set(theme);
+  drawTheme();
+}
+
+$("theme").onclick = () => setTheme(themeOfPage() === "dark" ? "light" : "dark");
+prefersDark.addEventListener("change", drawTheme);
+drawTheme();
+
+/* ---- the credentials: a header of each request, for the session of the tab ---- */
+
+const credentials = stored("sessionStorage", "authorization");
+let onUser = () => {};    // called when another user has signed in
+let hasDeclined = false;  // then the page does not ask again by itself
+
+/* Adds the credentials to the headers of a request. */
+function authorized(headers) {
+  return credentials.get() ? { ...headers, authorization: credentials.get() } : headers;
+}
+
+function askToSignIn(words = "") {
+  const isSignedIn = Boolean(credentials.get());
+  $("sign-in-text").textContent = words || (isSignedIn ? "You have signed in." : "With a token of this server, or of your login.");
+  $("sign-out").hidden = !isSignedIn;
+  $("sign-in").returnValue = "cancel";
+  if (!$("sign-in").open) $("sign-in").showModal();
+  $("token").focus();
+}
+
+/* Asks after a response 401, once. */
+function refuse(words) {
+  if (!hasDeclined) askToSignIn(words);
+}
+
+function drawAccount() {
+  $("account").setAttribute("aria-pressed", String(Boolean(credentials.get())));
+  $("account").ariaLabel = $("account").title = credentials.get() ? "Signed in" : "Sign in";
+}
+
+function signIn(token) {
+  credentials.set(!token || token.includes(" ") ? token : `Bearer ${token}`);
+  drawAccount();
+  onUser();
+}
+
+$("account").onclick = () => askToSignIn();
+$("not-now").onclick = () => $("sign-in").close("cancel");
+$("sign-out").onclick = () => $("sign-in").close("out");
+$("sign-in").onclose = () => {
+  const token = $("token").value.trim(), answer = $("sign-in").returnValue;
+  $("token").value = "";
+  hasDeclined = answer === "cancel";
+  if (answer === "out") signIn("");
+  else if (answer === "in" && token) signIn(token);
+};
+drawAccount();
+$("tabs").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+
+/* ---- the clipboard ---- */
+
+/* Copies a text, and says so on the button. */
+async function copyText(words, button) {
+  const label = button.textContent, name = button.ariaLabel;
+  const say = (said) => {
+    if (label) button.textContent = said;
+    else button.ariaLabel = button.title = said;
+  };
+  try {
+    await navigator.clipboard.writeText(words);
+    say("Copied");
+  } catch {
+    say("Not permitted");
+  }
+  setTimeout(() => say(label || name), 1500);
+}

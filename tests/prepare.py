@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.adapters.aimock import mock
 from tests.browser.build import built_page
+from tests.browser.test_accessibility import AXE
 from tests.conformance import test_genui, test_grpc_node
 from tests.conformance.v1 import node as v1
 from tests.conformance.v2 import node as v2
@@ -21,6 +22,7 @@ FOLDERS = (
     mock.HERE,
     test_genui.HERE,
     test_grpc_node.HERE,
+    AXE,
 )
 
 

@@ -39,7 +39,9 @@ def list_failures(request: Request) -> list[str]:
 async def test_an_answer_has_sources_that_open(browser: Browser, tmp_path: Path) -> None:
     async with served(a_library(tmp_path)) as url, opened(browser) as context:
         page = await context.new_page()
-        await page.goto(url)
+        await page.goto(f"{url}knowledge")
+        await expect(page.locator("#status")).to_have_text("ready, 4 resources")
+        await page.get_by_role("link", name="Chat").click()
         await say(page, "For how many weeks are books lent?")
 
         await expect(answer(page)).to_contain_text("Books are lent for four weeks.")

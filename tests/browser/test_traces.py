@@ -222,8 +222,9 @@ async def test_where_no_traces_are_kept_answers_have_none(browser: Browser) -> N
         await page.goto(url)
         await ask(page, "Hello?")
         await expect(answer(page)).to_contain_text("Hello.")
-        await expect(page.get_by_role("button", name="Send")).to_be_visible()
-        await expect(page.locator(".run")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Ask again")).to_be_visible()
+        await expect(page.get_by_role("button", name="Good answer")).to_have_count(0)
+        await expect(page.get_by_role("link", name="Trace", exact=True)).to_have_count(0)
 
 
 def authenticate(connection: HTTPConnection) -> str:

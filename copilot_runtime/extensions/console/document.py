@@ -15,8 +15,7 @@ _PLACEHOLDER = re.compile(r"__[A-Z_]+__|<!-- (?:tabs|logo) -->")
 _PAGE = "<!-- page -->"
 _TOOLS = "<!-- tools -->"
 _STYLES = "/* styles */"
-_LIBRARIES = "<!-- libraries -->"
-_SCRIPTS = "/* scripts */"
+_SCRIPTS = "<!-- scripts -->"
 
 
 class Document:
@@ -48,9 +47,8 @@ class Document:
     def respond(self, request: Request, values: Mapping[str, str]) -> Response:
         """Respond with the document, with each placeholder replaced by its value, which is HTML."""
         page = _PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), self._frame)
-        for mark, part in self._parts.items():
-            page = page.replace(mark, part)
-        document = page.encode()
+        scripts = "\n".join(f"<script>{program}</script>" for program in self._programs)
+        document = page.replace(_STYLES, self._style).replace(_SCRIPTS, scripts).encode()
         headers = {
             "content-security-policy": self._policy,
             "x-content-type-options": "nosniff",
@@ -70,30 +68,27 @@ class Document:
         return frame.replace(_PAGE, page.strip())
 
     @cached_property
-    def _parts(self) -> Mapping[str, str]:
-        """The style and the scripts, by their marks in the frame."""
-        scripts = [_read(_SHARED, name) for name in self._shared]
-        scripts += [_read(self._files, name) for name in self._scripts]
+    def _style(self) -> str:
         shared = ("base.css", *(["markdown.css"] if self._libraries else ()))
         styles = [*(_read(_SHARED, name) for name in shared), _read(self._files, "page.css")]
+        return "\n" + "\n".join(styles)
+
+    @cached_property
+    def _programs(self) -> Sequence[str]:
+        """The content of each script element: the libraries, and the page's own scripts."""
+        scripts = [_read(_SHARED, name) for name in self._shared]
+        scripts += [_read(self._files, name) for name in self._scripts]
         libraries = [_read(_SHARED, f"vendor/{name}") for name in self._libraries]
-        return {
-            _STYLES: "\n" + "\n".join(styles),
-            _SCRIPTS: '\n"use strict";\n' + "\n".join(scripts),
-            _LIBRARIES: "\n".join(f"<script>{library}</script>" for library in libraries),
-        }
+        return [*libraries, '\n"use strict";\n' + "\n".join(scripts)]
 
     @cached_property
     def _policy(self) -> str:
         """The policy that permits the page's style and scripts by hash, and this server."""
-        document = self._frame
-        for mark, part in self._parts.items():
-            document = document.replace(mark, part)
         return "; ".join(
             [
                 "default-src 'none'",
-                f"script-src {_hash_all('script', document)}",
-                f"style-src {_hash_all('style', document)}",
+                f"script-src {' '.join(map(_hash, self._programs))}",
+                f"style-src {_hash(self._style)}",
                 "connect-src 'self'",
                 "img-src data:",
                 f"frame-src {self._frames}",
@@ -107,10 +102,8 @@ class Document:
 _SHARED = resources.files(__package__)
 
 
-def _hash_all(element: str, document: str) -> str:
-    found = re.findall(rf"<{element}>(.*?)</{element}>", document, re.DOTALL)
-    digests = [sha256(content.encode()).digest() for content in found]
-    return " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
+def _hash(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
 def _read(files: Traversable, name: str) -> str:

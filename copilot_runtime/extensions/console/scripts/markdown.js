@@ -13,7 +13,8 @@ parser.core.ruler.before("inline", "limits", ({ tokens }) => {
   for (const token of tokens) {
     if (token.type === "inline" && token.content.length > MOST_INLINE) token.type = "text";
     if (/^h[1-6]$/.test(token.tag)) token.tag = `h${Math.min(Number(token.tag[1]) + 2, 6)}`;  // h1 and h2 are the page's
-    if (/right|center/.test(token.attrGet("style"))) token.attrSet("class", token.attrGet("style").replace("text-align:", ""));
+    const aligned = token.attrGet("style")?.replace("text-align:", "");  // of a cell: the policy forbids the attribute
+    if (aligned) token.attrs = [["class", aligned]];
   }
 });
 
@@ -42,6 +43,7 @@ function nodesOf(tokens, env) {
   for (const each of made.querySelectorAll("li")) drawTask(each);
   for (const each of made.querySelectorAll("table")) wrap(each, "scroll");
   for (const each of made.querySelectorAll("pre")) drawCode(each, /\blanguage-(\S+)/.exec(each.firstElementChild?.className ?? "")?.[1] ?? "");
+  for (const each of [...made.childNodes]) if (/^\n+$/.test(each.data)) each.remove();  // between blocks
   return made;
 }
 

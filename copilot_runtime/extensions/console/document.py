@@ -99,7 +99,7 @@ class Document:
         )
 
 
-_SHARED = resources.files(__package__)
+_SHARED = resources.files(__name__.rpartition(".")[0])
 
 
 def _hash(content: str) -> str:

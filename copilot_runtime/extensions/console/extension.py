@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
+from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.generative_ui.options import GenerativeUi
 from copilot_runtime.extensions.settings import narrow_settings
@@ -20,7 +21,6 @@ class ConsoleExtension(Extension):
         return Contribution()
 
     def pages(self, path: str) -> Sequence[BaseRoute]:
-        from copilot_runtime.adapters.demo import DemoAdapter
         from copilot_runtime.extensions.console.pages import Shell, build_pages, read_logo
 
         core = self._core
@@ -29,7 +29,7 @@ class ConsoleExtension(Extension):
         settings = narrow_settings(core.settings)
         console = settings.console
         draws_surfaces = a2ui is None or a2ui.enabled
-        own, known = core.adapter.suggestions, settings.knowledge.suggestions
+        own, others = core.adapter.suggestions, settings.knowledge.suggestions
         is_demo = own is DemoAdapter.suggestions
         if is_demo and draws_surfaces:
             own = (own[0], "Draw a form for a booking", *own[1:])
@@ -40,7 +40,7 @@ class ConsoleExtension(Extension):
                 title=console.title,
                 logo=read_logo(console.logo),
             ),
-            suggestions=console.suggestions or (*known[:1], *own),
+            suggestions=console.suggestions or (*others[:1], *own),
             is_demo=is_demo,
             history=settings.history,
             keeps_traces=getattr(core.telemetry, "store", None) is not None,

@@ -79,4 +79,4 @@ def _join(sources: Sequence[str]) -> str:
 
 @cache
 def _document() -> bytes:
-    return resources.files(__package__).joinpath("sandbox.html").read_bytes()
+    return resources.files(__name__.rpartition(".")[0]).joinpath("sandbox.html").read_bytes()

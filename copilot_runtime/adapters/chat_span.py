@@ -11,7 +11,7 @@ from time import time_ns
 
 from copilot_runtime.adapters.budget import stream_within
 from copilot_runtime.adapters.message_content import render_answer, render_request
-from copilot_runtime.adapters.pricing import price_usage
+from copilot_runtime.adapters.pricing import begin_loading, finish_loading, price_usage
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.events import Event, Events, Usage
@@ -35,6 +35,7 @@ _VAGUE = ("", "langchain", "openai_responses")
 
 def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequest:
     """Start the span of a request with its parameters; return the request with the span."""
+    begin_loading()  # so that the prices are there when the answer ends
     endpoint, parameters = adapter.endpoint(request), request.parameters
     span = start_chat_span(
         parent,
@@ -117,6 +118,8 @@ async def stream_chat(
                 if isinstance(event, Usage):
                     usage = event
                 yield event
+        if request.span.is_recording:
+            await finish_loading()
         is_complete = True
     except Exception as failure:
         error = failure

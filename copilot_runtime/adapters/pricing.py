@@ -6,6 +6,7 @@ newer prices, call `genai_prices.UpdatePrices` before the start.
 """
 
 import asyncio
+import logging
 import re
 import threading
 from collections.abc import Iterable
@@ -18,9 +19,12 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from copilot_runtime.api.events import Usage
+from copilot_runtime.base.errors import MissingPackage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
+
+logger = logging.getLogger(__name__)
 
 _LONGEST_NAME = 200
 
@@ -154,16 +158,26 @@ def price_usage(usage: Usage, provider: str = "") -> float | None:
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     if not are_prices_loaded():
-        _begin_loading()
+        begin_loading()
         return None
     price = find_model_facts(provider or usage.provider, usage.model).price(usage)
     return None if price is None else float(price)
 
 
 @cache
-def _begin_loading() -> None:
+def begin_loading() -> None:
+    """Begin to read the data in a thread, or log once that there is none."""
     if find_spec("genai_prices") is not None:
         threading.Thread(target=load_prices_now, name="prices", daemon=True).start()
+    else:
+        missing = MissingPackage("The cost of requests to models", "genai-prices", "prices")
+        logger.info("Traces have no costs. %s %s", missing.message, missing.hint)
+
+
+async def finish_loading() -> None:
+    """Wait until the data is read, if there is any: the first answer has its cost, too."""
+    if not are_prices_loaded() and find_spec("genai_prices") is not None:
+        await load_prices()
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request

@@ -14,6 +14,7 @@ from copilot_runtime.adapters.parameters import (
     merge_parameters,
     parse_parameters,
 )
+from copilot_runtime.adapters.pricing import finish_loading
 from copilot_runtime.agents.instructions import (
     Instructions,
     build_sources,
@@ -181,6 +182,7 @@ class DirectAgent(Agent):
                         yield event
             turn.refuse_open_calls()
             if request.span.is_recording:
+                await finish_loading()
                 _end_span(request, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:

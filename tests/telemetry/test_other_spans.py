@@ -251,7 +251,8 @@ async def test_an_answer_has_its_cost_and_the_run_has_none(
     spans: Spans, telemetry: LocalTelemetry
 ) -> None:
     pytest.importorskip("genai_prices")
-    await pricing.load_prices()
+    # as after a start
+    pricing._providers.cache_clear()  # pyright: ignore[reportPrivateUsage]
     agent = DirectAgent(Counting(say("Hi")))
     await run(Runtime(agent, {}, MemoryBus(), telemetry=telemetry))
     expected = pricing.find_model_facts("openai", "gpt-4o").price(Counting.usage)

@@ -1,13 +1,13 @@
 """The catalog of all resources with their versions: one file instead of a listing."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, drop_none, get_text
-from copilot_runtime.extensions.knowledge.identifiers import get_type
+from copilot_runtime.extensions.knowledge.identifiers import find_thing, get_type
 from copilot_runtime.storage import Storage
 from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
@@ -48,6 +48,9 @@ class Catalog:
         self.is_read = False
         """Whether the catalog was loaded at least once; its entries may be stale."""
         self._lock = asyncio.Lock()
+        self._changes = 0
+        """Number of reads that brought changes."""
+        self._things: tuple[int, Mapping[str, Sequence[str]]] = 0, {}
 
     @cached_property
     def entries(self) -> Mapping[str, CatalogEntry]:
@@ -71,6 +74,16 @@ class Catalog:
         async with self._lock:
             await self._read()
         return self.entries
+
+    async def list_things(self) -> tuple[int, Mapping[str, Sequence[str]]]:
+        """Return the URIs of things as of the last refresh, by the names of `find_thing`.
+
+        The resources with the most tokens come first. The number is another one after each change.
+        """
+        if self._things[0] != (changes := self._changes):
+            things = await asyncio.to_thread(_group_things, dict(self._entries))
+            self._things = changes, things
+        return self._things
 
     async def append(self, changes: Iterable[CatalogChange]) -> None:
         """Append changes as lines."""
@@ -126,10 +139,21 @@ class Catalog:
         else:
             replay(decode_changes(lines.data), self._entries)
         self._lines.advance(lines)
+        self._changes += lines.is_anew or bool(lines.data)
         self.is_read = True
         for uri, entry in unread.items():
             if self._unread[uri] is entry:
                 del self._unread[uri]
+
+
+def _group_things(entries: Mapping[str, CatalogEntry]) -> Mapping[str, Sequence[str]]:
+    things: dict[str, list[str]] = {}
+    for uri in entries:
+        if name := find_thing(uri):
+            things.setdefault(name, []).append(uri)
+    for uris in things.values():
+        uris.sort(key=lambda uri: -entries[uri].tokens)
+    return things
 
 
 def replay(changes: Iterable[CatalogChange], entries: dict[str, CatalogEntry]) -> None:

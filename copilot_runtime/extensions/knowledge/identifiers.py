@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import PurePath
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
@@ -20,6 +21,8 @@ _NAMESPACE = "cld:"
 FOLDER = "common.Folder"
 DOCUMENT = "common.Document"
 CHUNK = "common.Chunk"
+THING = "common.Message"
+"""The type of things of annotated HTML, which Copilot-LD gives to texts as well."""
 _LONGEST_PART = 200
 """Maximum bytes of a part of a path in a URI, which is a file name in a local storage."""
 
@@ -164,6 +167,7 @@ def hash_short(*values: str | None) -> str:
     return hash_values(*values, length=_SHORT)
 
 
+@lru_cache(1024)
 def identify_file(path: str) -> Identifier:
     """Return the identifier of a file, below the folders of its path, as `Source.name` has it.
 
@@ -185,6 +189,16 @@ def find_path(uri: str) -> str:
         if get_type(part) == DOCUMENT:
             break
     return str(PurePath(*parts)) if parts else ""
+
+
+def find_thing(uri: str) -> str:
+    """Return the name that a thing of annotated HTML has in each of its files, or an empty string.
+
+    It is the last part of the URI, which has a hash of the IRI of the thing.
+    """
+    parent, _, name = uri.rpartition("/")
+    is_thing = get_type(name) == THING and (not parent or parent.startswith((FOLDER, DOCUMENT)))
+    return name if is_thing else ""
 
 
 def _shorten_part(part: str) -> str:

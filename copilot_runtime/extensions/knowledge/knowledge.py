@@ -376,13 +376,14 @@ class Knowledge:
         access = self.access(actor)
         if threshold is None:
             threshold = max(_LEAST_SCORE, self.embedder.least_score)
-        filter = Filter(access=access, type=type, prefix=prefix, threshold=threshold, limit=limit)
+        sought = access if prefix else await self.resources.narrow_to_things(access)
+        filter = Filter(access=sought, type=type, prefix=prefix, threshold=threshold, limit=limit)
         texts = [texts] if isinstance(texts, str) else texts
         if type in self.similar.types:
             found = await self.similar.search(texts, filter)
         else:
             found = await self.vectors.search(texts, filter, diversity=diversity)
-        passages = await self._make_reader(access).read_results(found)
+        passages = await self._make_reader(access).read_results(found, whole=True)
         if threshold > 0:
             passages = await call(self._select_relevant, texts, passages)
         return cut_passages(passages, max_tokens)

@@ -4,14 +4,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.jsonvalue import as_count, get_object, get_text
-from copilot_runtime.extensions.knowledge.access import Access
+from copilot_runtime.extensions.knowledge.access import Access, select
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
+    find_thing,
     hash_values,
     shorten_uri,
 )
@@ -36,6 +38,8 @@ _LINKS = {
     "nquads": re.compile(r"<([^<>\s]+)>"),
 }
 _MOST_LINKS = 100
+_MOST_FILES = 10
+"""Maximum number of files whose statements about a thing are joined."""
 
 _LONGEST_TITLE = 120
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
@@ -55,17 +59,19 @@ def build_passage(
     refers to, by IRI.
     """
     text = render_resource(resource, names)
+    own = {*text.split("\n")}  # the same thing in another file says much of it again
+    others = (render_resource(part, names).split("\n") for part in parts)
     return Passage(
         id=resource.uri,
         title=_find_title(resource, text),
-        text="\n".join([text, *(render_resource(part, names) for part in parts)]),
+        text="\n".join([text, *(line for lines in others for line in lines if line not in own)]),
         url=f"{link}{shorten_uri(resource.uri)}#{ANCHOR}" if link else "",
         score=score,
     )
 
 
 def find_links(resource: "Resource") -> dict[str, str]:
-    """Return the IRIs of the things that a resource refers to, by their resource URIs."""
+    """Return the IRIs of the things that a resource refers to, by the last parts of their URIs."""
     if resource.format not in _LINKS:
         return {}
     own = {*resource.id.subjects}
@@ -80,8 +86,8 @@ def find_parts(resource: "Resource") -> list[str]:
         return []
     iris = dict.fromkeys(_NAMELESS.findall(resource.content))
     own = {*resource.id.subjects}
-    uris = (str(Identifier(resource.id.type, hash_values(iri))) for iri in iris if iri not in own)
-    return [*islice(uris, _MOST_PARTS)]
+    parts = (replace(resource.id, name=hash_values(iri)) for iri in iris if iri not in own)
+    return [*map(str, islice(parts, _MOST_PARTS))]
 
 
 def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
@@ -157,12 +163,16 @@ class PassageReader:
         return passage
 
     async def read_results(
-        self, found: "Sequence[Identifier]", max_tokens: int = 0
+        self, found: "Sequence[Identifier]", max_tokens: int = 0, *, whole: bool = False
     ) -> list[Passage]:
-        """Return existing search results as passages, truncated to `max_tokens`."""
+        """Return existing search results as passages, truncated to `max_tokens`.
+
+        Things are read `whole`, or only as far as the file of the result describes them.
+        """
         resources = await self._resources.get_visible(found, self._access)
         scores = {str(identifier): identifier.score for identifier in found}
-        return await call(cut_passages, await self._build(resources, scores), max_tokens)
+        others = await self._read_files(resources) if whole else {}
+        return await call(cut_passages, await self._build(resources, scores, others), max_tokens)
 
     async def read_titles(self, found: "Sequence[Identifier]") -> dict[str, str]:
         """Return the titles of resources, by URI."""
@@ -170,14 +180,21 @@ class PassageReader:
         return {it.uri: build_passage(it).title for it in resources}
 
     async def _build(
-        self, resources: "Sequence[Resource]", scores: Mapping[str, float | None]
+        self,
+        resources: "Sequence[Resource]",
+        scores: Mapping[str, float | None],
+        others: "Mapping[str, Sequence[Resource]]" = MappingProxyType({}),
     ) -> list[Passage]:
-        parts = await self._read_parts(resources)
-        names = await self._read_names([*resources, *chain.from_iterable(parts.values())])
+        """Return passages, with the parts of each resource and its `others`, by URI."""
+        rest = {it.uri: [*others.get(it.uri, ())] for it in resources}
+        parts = await self._read_parts([*resources, *chain.from_iterable(rest.values())])
+        for uri, below in rest.items():
+            rest[uri] = [*parts[uri], *chain.from_iterable((it, *parts[it.uri]) for it in below)]
+        names = await self._read_names([*resources, *chain.from_iterable(rest.values())])
 
         def build() -> list[Passage]:
             return [
-                build_passage(it, self._link, scores.get(it.uri), parts[it.uri], names)
+                build_passage(it, self._link, scores.get(it.uri), rest[it.uri], names)
                 for it in resources
             ]
 
@@ -196,7 +213,27 @@ class PassageReader:
         iris: dict[str, str] = {}
         for resource in resources:
             iris |= find_links(resource)
-        stored = (await self._resources.versions()).keys()
-        found = await self._resources.get_visible(iris.keys() & stored, self._access)
-        titles = {iris[it.uri]: get_text(it.fields, "title") for it in found}
-        return {iri: title for iri, title in titles.items() if title}
+        named = await self._find_things(iris)
+        found = await self._resources.get_visible(chain.from_iterable(named.values()), self._access)
+        titles = {find_thing(it.uri): get_text(it.fields, "title") for it in found}
+        return {iris[name]: title for name, title in titles.items() if title}
+
+    async def _read_files(self, resources: "Sequence[Resource]") -> "dict[str, list[Resource]]":
+        """Return the resources of the same thing in other files, by URI."""
+        names = {it.uri: find_thing(it.uri) for it in resources}
+        things = await self._find_things(names.values())
+        uris = {
+            uri: [it for it in things.get(name, ()) if it != uri] for uri, name in names.items()
+        }
+        found = await self._resources.get_visible(chain.from_iterable(uris.values()), self._access)
+        read = {it.uri: it for it in found}
+        return {uri: [read[it] for it in same if it in read] for uri, same in uris.items()}
+
+    async def _find_things(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Return the URIs of visible resources of things, at most `_MOST_FILES` of each."""
+        things = await self._resources.find_things(names)
+        visible = {*await select(self._access, chain.from_iterable(things.values()))}
+        return {
+            name: [*islice((uri for uri in uris if uri in visible), _MOST_FILES)]
+            for name, uris in things.items()
+        }

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import starmap
@@ -36,6 +36,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.index import check_ids
+from copilot_runtime.extensions.knowledge.things import FullestAccess
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from copilot_runtime.storage import ObjectChanged, Storage, StorageFailed
 
@@ -264,6 +265,18 @@ class ResourceIndex:
     async def find_all(self, *, access: Access = FULL_ACCESS) -> list[Identifier]:
         """Return all resources."""
         return await self._find(access, lambda entries: [*entries])
+
+    async def find_things(self, names: Iterable[str]) -> dict[str, Sequence[str]]:
+        """Return the URIs of the resources of things in files, by the names of `find_thing`."""
+        await self._refresh()
+        _, things = await self._catalog.list_things()
+        return {name: things[name] for name in names if name in things}
+
+    async def narrow_to_things(self, access: Access) -> Access:
+        """Return an access with one resource of each thing: the longest that is allowed."""
+        await self._refresh()
+        version, things = await self._catalog.list_things()
+        return FullestAccess(access, things, version) if things else access
 
     async def versions(self) -> Mapping[str, CatalogEntry]:
         """Return type, tokens and version of all resources by URI, from memory.

@@ -27,7 +27,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
 from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvent, Subscription
-from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values, identify_file
 from copilot_runtime.extensions.knowledge.policies import (
     AccessDenied,
     Decision,
@@ -60,15 +60,21 @@ HIDDEN_CHILD = "common.Folder.open/hr.Record.nested"
 OF_BOB = f"{conversation_identifier('bob', THREAD)}/file.Upload.u1"
 OF_NOBODY = f"{conversation_identifier(None, 'other')}/file.Upload.u1"
 
+NAME = f"common.Message.{hash_values(ADA)}"
+IN_OPEN_FILE = f"{identify_file('open/staff.html')}/{NAME}"
+IN_HIDDEN_FILE = f"{identify_file('hr/pay.html')}/{NAME}"
+
 POLICY = """
 rules:
   - {allow: read, resources: "**"}
   - {deny: all, types: hr.Record, except: {users: eve}}
+  - {deny: all, files: hr/pay.html, except: {users: eve}}
 """
 
 READERS = {
     SECRET: build_actor("eve"),
     HIDDEN_CHILD: build_actor("eve"),
+    IN_HIDDEN_FILE: build_actor("eve"),
     OF_BOB: build_actor("bob"),
     OF_NOBODY: build_actor(None, "other"),
 }
@@ -97,6 +103,7 @@ COMMON = [
     resource(PUBLIC, person(ADA, f'<{ADA}> <{SCHEMA}name> "Ada"'), "nquads", title="Ada"),
     resource("common.Document.d/common.Chunk.c", "The library opens at nine.", title="Hours"),
     resource("common.Folder.open", "A folder of open things.", title="Open"),
+    resource(IN_OPEN_FILE, person(ADA), "nquads", title="Ada", source="open/staff.html"),
 ]
 SECRETS = [
     resource(
@@ -111,6 +118,13 @@ SECRETS = [
         "nquads",
         title="Zebra",
         source="/secret/zebra.html",
+    ),
+    resource(
+        IN_HIDDEN_FILE,
+        person(ADA, f'<{ADA}> <{SCHEMA}award> "zebra"'),
+        "nquads",
+        title="Zebra",
+        source="hr/pay.html",
     ),
     resource(HIDDEN_CHILD, "The library opens at nine for the zebra.", title="Zebra"),
     resource(OF_BOB, "The zebra of Bob: the library opens at nine.", title="Zebra"),
@@ -134,10 +148,12 @@ def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Policy:
 LANGUAGES = {
     "yaml": POLICY,
     "cedar": 'permit(principal, action in [Action::"read", Action::"list"], resource);\n'
-    'forbid(principal, action, resource) when { resource.type == "hr.Record" }\n'
+    "forbid(principal, action, resource)\n"
+    'when { resource.type == "hr.Record" || resource.path == "hr/pay.html" }\n'
     'unless { principal == User::"eve" };',
     "rego": 'package copilot\nimport rego.v1\nallow if input.action in {"read", "list"}\n'
-    'deny if {\n input.resource.type == "hr.Record"\n input.actor.name != "eve"\n}',
+    'deny if {\n input.resource.type == "hr.Record"\n input.actor.name != "eve"\n}\n'
+    'deny if {\n input.resource.path == "hr/pay.html"\n input.actor.name != "eve"\n}',
 }
 
 
@@ -205,7 +221,15 @@ SPARQL = [
     f"DESCRIBE <{ADA}>",
     "SELECT (1/COUNT(?o) AS ?n) WHERE { ?s schema:netWorth ?o }",
 ]
-URIS = [SECRET, HIDDEN_CHILD, OF_BOB, OF_NOBODY, f"cld:{SECRET}", "common.Folder.open/../x.Y.z"]
+URIS = [
+    SECRET,
+    HIDDEN_CHILD,
+    IN_HIDDEN_FILE,
+    OF_BOB,
+    OF_NOBODY,
+    f"cld:{SECRET}",
+    "common.Folder.open/../x.Y.z",
+]
 
 
 def search(text: str, **more: Any) -> Route:
@@ -378,18 +402,23 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
 ) -> None:
     monkeypatch.setattr("copilot_runtime.extensions.knowledge.policies.file.LOOK_EVERY", 0)
     pages, policy = write_pages(tmp_path), tmp_path / "policy.yml"
+    (pages / "secret.html").write_text(
+        (pages / "library.html").read_text().replace("head librarian", "keeper of the safe")
+    )
     policy.write_text("default: allow")
     knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy, sources=[pages])
     await knowledge.ingest()
     [secret] = await knowledge.search("safe 4711", limit=1)
     document = secret.id.rpartition("/")[0]
-    policy.write_text(f"default: allow\nrules: [{{deny: all, files: {pages}/secret.md}}]")
+    policy.write_text(f"default: allow\nrules: [{{deny: all, files: {pages}/secret*}}]")
     ways: list[Route] = [
         lambda knowledge, actor: knowledge.list_sources(actor=actor),
         lambda knowledge, actor: knowledge.find_resources(actor=actor),
         lambda knowledge, actor: knowledge.ontology_turtle(actor=actor),
         lambda knowledge, actor: knowledge.get(document, actor=actor),
         search("The safe opens at nine.", threshold=-1, limit=0),
+        lambda knowledge, actor: knowledge.triples("? ? ?", actor=actor),
+        lambda knowledge, actor: knowledge.sparql(SPARQL[0], actor=actor),
     ]
 
     async def look() -> list[str]:
@@ -398,13 +427,14 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
     for _ in range(2):  # a change is taken once it has stayed
         knowledge.policy.decide(STRANGERS["ann"], "read", document)
     with_secret = await look()
-    (pages / "secret.md").unlink()
+    for name in ("secret.md", "secret.html"):
+        (pages / name).unlink()
     await knowledge.ingest()
     without = await look()
     await knowledge.aclose()
 
     assert with_secret == without
-    assert ("rules.md" in with_secret[0], "secret.md" in with_secret[0]) == (True, False)
+    assert ("rules.md" in with_secret[0], "secret" in with_secret[0]) == (True, False)
 
 
 @in_one_test(
@@ -473,7 +503,7 @@ async def test_rules_that_change_apply_to_searches_graphs_and_followers_at_once(
         seen = [str(it) async for one in take_until(events, END) for it in one.resources]
     await knowledge.aclose()
 
-    assert (before, after) == ([2, 5, 2, True], [0, 2, 0, False])
+    assert (before, after) == ([2, 6, 2, True], [0, 2, 0, False])
     assert seen == ["a.B.c"]
 
 
@@ -778,9 +808,10 @@ async def test_a_program_gets_of_a_tool_what_its_user_may_read(policy: Policy, u
         by_endpoint = answer.body.decode()
 
     for found in (by_mcp, by_endpoint):
-        assert PUBLIC in found
+        assert (PUBLIC if user == "ann" else IN_HIDDEN_FILE) in found
         assert (SECRET in found) is (user == "eve")
         assert OF_BOB not in found
+        assert (IN_HIDDEN_FILE in found) is (user == "eve")
 
 
 def test_the_command_line_shows_what_a_user_may_read(tmp_path: Path) -> None:
@@ -840,7 +871,10 @@ PATHS = [
     "/resources",
     "/resources?type=hr.Record",
     "/resources?prefix=common.Folder.open&limit=1",
-    *(f"/resources/{uri}" for uri in (SECRET, MISSING, HIDDEN_CHILD, OF_BOB, PUBLIC)),
+    *(
+        f"/resources/{uri}"
+        for uri in (SECRET, MISSING, HIDDEN_CHILD, IN_HIDDEN_FILE, OF_BOB, PUBLIC)
+    ),
     *(f"/files/{uri}" for uri in (OF_BOB, OF_NOBODY, SECRET)),
     "/ontology",
     "/ontology.svg",

@@ -129,7 +129,7 @@ class Ingestion:
         async with self._read_journal() as journal:
             contributions = await journal.read_records(journal.find_sources(uri))
         return [
-            Provenance(name, self._statements(contribution).get(uri, []))
+            Provenance(name, self._statements(name, contribution).get(uri, []))
             for name, contribution in contributions.items()
         ]
 
@@ -233,7 +233,7 @@ class Ingestion:
                     hint="It was deleted there. Ingest again: the file will be read anew.",
                 )
             for name, contribution in records.items():
-                statements = self._statements(contribution)
+                statements = self._statements(name, contribution)
                 for uri in journal.sources[name].parts:
                     if uri not in waiting:
                         continue
@@ -262,11 +262,12 @@ class Ingestion:
         uris = {resource.uri for resource in changed}
         report.triples += sum(len(draft.lines) for draft in drafts if draft.uri in uris)
 
-    def _statements(self, contribution: Contribution) -> dict[str, list[str]]:
-        """Return the lines of N-Triples of each resource, by URI."""
+    def _statements(self, name: str, contribution: Contribution) -> dict[str, list[str]]:
+        """Return the lines of N-Triples of each resource of a file, by URI."""
         statements: dict[str, list[str]] = {}
         for iri, lines in contribution.items.items():
-            statements.setdefault(identify_item(iri, self._form), []).extend(lines.split("\n"))
+            uri = identify_item(iri, self._form, name)
+            statements.setdefault(uri, []).extend(lines.split("\n"))
         return statements
 
     def _folder(self) -> Path | None:
@@ -283,7 +284,6 @@ class _Draft:
         self.lines: dict[str, None] = {}
         self._chunk: JsonObject = {}
         self._fields: dict[str, JsonValue] = {}
-        self._most = -1
 
     def add(self, name: str, contribution: Contribution, lines: list[str]) -> None:
         """Add the contribution of a file."""
@@ -293,9 +293,7 @@ class _Draft:
             self._chunk = contribution.chunks[self.uri]
             self._fields["title"] = contribution.title
             self._fields["media_type"] = contribution.media_type
-        if len(lines) > self._most:
-            self._most = len(lines)
-            self._fields["source"] = name
+        self._fields["source"] = name
 
     def build(self, form: ItemForm) -> Resource:
         """Return the resource merged from all contributions."""

@@ -16,6 +16,7 @@ from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.identifiers import (
     CHUNK,
+    THING,
     Identifier,
     hash_values,
     identify_file,
@@ -42,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "3"
+_VERSION = "4"
 """Version of the readers; a new one makes all files be read again."""
 READ_BATCH = 16
 """Number of files read at the same time."""
@@ -127,7 +128,10 @@ class ItemForm:
     digits: int = LONG
     """Number of hash digits in the names of resources and blank nodes."""
     described: bool = True
-    """Whether the resource has the title of the thing and its main source file."""
+    """Whether each file has a resource of its own of a thing, with its title and that file.
+
+    If not, the statements of all files about a thing are merged into one resource.
+    """
 
 
 JSONLD_FORM = ItemForm()
@@ -215,7 +219,7 @@ def read_source(
         return None
     contribution, warnings = _read_contribution(data, source, iri, form.digits)
     parts = {
-        identify_item(iri, form): hash_values(str(form), lines, length=16)
+        identify_item(iri, form, source.name): hash_values(str(form), lines, length=16)
         for iri, lines in contribution.items.items()
     }
     for uri, chunk in contribution.chunks.items():
@@ -250,9 +254,10 @@ def _read_contribution(
     return Contribution(title, document.media_type, items, chunks), document.warnings
 
 
-def identify_item(iri: str, form: ItemForm) -> str:
-    """Return the URI of the resource of a thing."""
-    return str(Identifier("common.Message", hash_values(iri, length=form.digits)))
+def identify_item(iri: str, form: ItemForm, file: str) -> str:
+    """Return the URI of the resource of a thing in a file, as `Source.name` has it."""
+    name = f"{THING}.{hash_values(iri, length=form.digits)}"
+    return f"{identify_file(file)}/{name}" if form.described else name
 
 
 def _count_processors() -> int:

@@ -71,6 +71,7 @@ _SIGNATURES = {
     rb"\xd0\xcf\x11\xe0": "application/x-ole-storage",
     rb"(?:\x7fELF|MZ.{,62}\x00)": "application/x-executable",
     rb"SQLite format 3\x00": "application/vnd.sqlite3",
+    rb"\{\\rtf": "application/rtf",
     # printers put commands before a PDF, and old programs their own headers
     rb"(?:[\xef\xbb\xbf\s]*+|[^\x00-\x08\x0e-\x1f]*+[\x00-\x08\x0e-\x1f].*?)%PDF-\d": PDF,
 }
@@ -83,6 +84,9 @@ _NAMES = {
         "a document of an old office program (.doc, .xls, .ppt): save it as DOCX, XLSX, PPTX or PDF"
     ),
     _ENCRYPTED: "encrypted: save it without a password",
+    "application/rtf": "a document in Rich Text Format: save it as DOCX or PDF",
+    "message/rfc822": "a mail, or a page in the form of one: save it as PDF or HTML",
+    "application/octet-stream": "damaged, or no text",
 }
 _MAIN_PARTS = {
     b"word/document": DOCX,
@@ -173,6 +177,8 @@ def detect_media_type(data: bytes, name: str = "") -> str:
         return "application/octet-stream"
     head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
     suffix = PurePosixPath(name).suffix.lower()
+    if suffix in (".eml", ".mht", ".mhtml"):
+        return "message/rfc822"
     if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAGS.search(data)):
         return HTML
     text = data[:20_000].decode("utf-8", "replace")
@@ -312,7 +318,10 @@ def _read_csv(data: bytes) -> Document:
     rows = open_reader(io.StringIO(text, newline=""), delimiter)
     try:
         names = [name.strip() for name in next(rows, [])]
-        return Document(CSV, "", pack_passages(_row_passages(names, rows)), warnings)
+        passages = [*_row_passages(names, rows)]
+        if passages and "\n" in passages[-1].text and text.count('"') % 2:
+            warnings = [*warnings, "A quotation mark is not closed: the last row may be several."]
+        return Document(CSV, "", pack_passages(passages), warnings)
     except csv.Error as error:  # nothing else is wrong with any text
         raise UnreadableDocument(
             "The table cannot be read: it has a cell of more than "

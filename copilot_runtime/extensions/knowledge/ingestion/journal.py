@@ -15,7 +15,7 @@ from typing import Literal
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_list, get_text
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_count, as_list, get_text
 from copilot_runtime.storage import Storage
 from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 from copilot_runtime.storage.lock import StorageLock
@@ -39,6 +39,8 @@ class SourceStatus:
     state: Literal["taken in", "in part", "failed"]
     message: str = ""
     """The reason of the failure, or the warnings: parts that could not be read, and guesses."""
+    read_at: float = 0.0
+    """The time at which it was read last, in seconds since 1970; 0 if it never was."""
 
 
 ProgressHook = Callable[[IngestProgress], None]
@@ -90,6 +92,7 @@ class IngestReport:
         }
 
 
+_EMPTY = "There is nothing to take in."
 _KEY = "ingestion/journal.jsonl"
 _RECORDS = "ingestion/records/"
 
@@ -109,6 +112,8 @@ class SourceEntry:
     """Hashes of its contributions to resources, by URI."""
     warnings: Sequence[str] = ()
     """Parts of the file that could not be read, and guesses."""
+    read_at: float = 0.0
+    """The time at which it was read, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +180,19 @@ class IngestionJournal:
     def list_sources(self) -> list[SourceStatus]:
         """Return the status of each file at its last attempt, sorted by name."""
         statuses = {
-            name: SourceStatus(name=name, state="in part", message=" ".join(entry.warnings))
-            if entry.warnings
-            else SourceStatus(name=name, state="taken in")
+            name: SourceStatus(
+                name=name,
+                state="taken in" if entry.parts and not entry.warnings else "in part",
+                message=" ".join(entry.warnings) or ("" if entry.parts else _EMPTY),
+                read_at=entry.read_at,
+            )
             for name, entry in self.sources.items()
         }
         for name, reason in self.failures.items():
-            statuses[name] = SourceStatus(name=name, state="failed", message=reason)
+            read_at = statuses[name].read_at if name in statuses else 0.0
+            statuses[name] = SourceStatus(
+                name=name, state="failed", message=reason, read_at=read_at
+            )
         return [statuses[name] for name in sorted(statuses)]
 
     async def write(
@@ -278,6 +289,7 @@ def _encode(entry: SourceEntry) -> JsonObject:
         "address": entry.address,
         "record": entry.record,
         "parts": {**entry.parts},
+        "read_at": entry.read_at,
     }
     return {**line, "warnings": [*entry.warnings]} if entry.warnings else line
 
@@ -293,6 +305,7 @@ def _decode(line: JsonObject) -> SourceEntry | None:
         get_text(line, "record"),
         {uri: str(digest) for uri, digest in parts.items()} if isinstance(parts, dict) else {},
         [str(text) for text in as_list(line.get("warnings"))],
+        float(as_count(line.get("read_at")) or 0),
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,12 @@ Item = TypeVar("Item")
 
 _VERSION = "4"
 """Version of the readers; a new one makes all files be read again."""
+_DOCUMENTS = (
+    *(".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".pdf", ".rtf"),
+    *(".doc", ".docx", ".docm", ".xls", ".xlsx", ".xlsm", ".ppt", ".pptx", ".odt", ".ods", ".odp"),
+    *(".eml", ".mht", ".mhtml"),
+)
+"""Suffixes of files in which people expect a text; other files may be skipped."""
 READ_BATCH = 16
 """Number of files read at the same time."""
 
@@ -176,13 +183,13 @@ class SourceReader(Processor[Source]):
                     read_source, item, self._base, self._form, before and before.hash
                 )
         except UnsupportedType as error:
-            if item.name in self._files:
-                self._report.failed[item.name] = f"{error.message} {error.hint}"
+            if item.name in self._files or item.name.lower().endswith(_DOCUMENTS):
+                self._note_failure(item, error)
             else:
                 self._report.skipped[item.name] = error.media_type
             return
         except CopilotError as error:
-            self._report.failed[item.name] = " ".join(filter(None, (error.message, error.hint)))
+            self._note_failure(item, error)
             return
         except Exception as error:
             self._report.failed[item.name] = f"{type(error).__name__}: {error}"
@@ -197,6 +204,11 @@ class SourceReader(Processor[Source]):
         if entry.warnings:
             self._report.warnings[item.name] = [*entry.warnings]
             logger.warning("%s: %s", item.name, " ".join(entry.warnings))
+
+    def _note_failure(self, item: Source, error: CopilotError) -> None:
+        reason = " ".join(filter(None, (error.message, error.hint)))
+        self._report.failed[item.name] = reason
+        logger.warning("%s: %s", item.name, reason)
 
     async def finish_batch(self, items: Sequence[Source]) -> None:
         if self.lock:
@@ -225,7 +237,8 @@ def read_source(
     for uri, chunk in contribution.chunks.items():
         parts[uri] = hash_values(str(chunk), contribution.title, length=16)
     record = hash_values(source.name, digest)
-    entry = SourceEntry(source.name, digest, source.address, record, parts, warnings)
+    at = int(time.time())
+    entry = SourceEntry(source.name, digest, source.address, record, parts, warnings, at)
     return entry, contribution
 
 

@@ -53,9 +53,9 @@ async def test_things_of_pages_become_resources_with_title_and_source(shelf: She
         "unmatched": [],
         "warnings": {},
         "empty": [],
-        "resources": 2,
+        "resources": 3,
         "deleted": 0,
-        "triples": 6,
+        "triples": 8,
         "seconds": 0,
     }
     assert content(stored[DRUG_IRI]) == {
@@ -141,7 +141,7 @@ async def test_a_deleted_file_takes_along_what_only_it_gave(shelf: Shelf) -> Non
     shelf.remove("one.html")
     report = await shelf.ingest()
 
-    assert (report.removed, report.deleted) == (["docs/one.html"], 1)
+    assert (report.removed, report.deleted) == (["docs/one.html"], 2)
     assert {*await shelf.stored()} == {"https://e/two", DRUG_IRI}
     await alone.ingest()
     assert await alone.resource_files() == await shelf.resource_files()
@@ -187,14 +187,32 @@ async def test_a_file_that_fails_costs_no_other_one_anything(shelf: Shelf) -> No
     report = await shelf.ingest()
 
     assert report.new == ["docs/good.html", "docs/script.html"]
+    assert report.failed.pop("docs/picture.html").startswith("The file is of the type image/png.")
     assert report.failed == {"docs/bad.html": "The elements of the page are nested too deeply."}
-    assert report.skipped == {
-        "docs/picture.html": "image/png",
-        "docs/tool.bin": "application/octet-stream",
-    }
+    assert report.skipped == {"docs/tool.bin": "application/octet-stream"}
     assert [*report.warnings] == ["docs/script.html"]
     named = await shelf.ingest("docs/picture.html")
     assert "The file is of the type image/png." in named.failed["docs/picture.html"]
+
+
+async def test_a_document_that_cannot_be_read_has_failed_and_other_files_are_skipped(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf.write("old.doc", b"\xd0\xcf\x11\xe0" + bytes(600))
+    shelf.write("cut.docx", b"PK\x03\x04" + bytes(60))
+    shelf.write("notes.rtf", r"{\rtf1 Text}")
+    shelf.write("mail.eml", "Subject: x\nContent-Transfer-Encoding: base64\n\nSGVsbG8=\n")
+    shelf.write("data.zip", b"PK\x03\x04" + bytes(60))
+    shelf.write("open.csv", 'name;wage\nAnn;100\nBob;"200\nCarl;300\n')
+
+    report = await shelf.ingest()
+
+    assert [*report.failed] == [
+        f"docs/{it}" for it in ("cut.docx", "mail.eml", "notes.rtf", "old.doc")
+    ]
+    assert [*report.skipped] == ["docs/data.zip"]
+    assert "quotation mark is not closed" in report.warnings["docs/open.csv"][0]
+    assert "docs/notes.rtf: The file is a document in Rich Text Format: save it as" in caplog.text
 
 
 TOO_DEEP = "The elements of the page are nested too deeply."
@@ -683,9 +701,10 @@ async def test_each_resource_knows_which_file_gave_what(shelf: Shelf) -> None:
     shelf.write("three.txt", "Plain text.")
     await shelf.ingest()
     ingestion = Ingestion(shelf.resources)
-    drug = (await shelf.stored())[DRUG_IRI]
+    found = await shelf.resources.find_by_type("common.Message")
+    drugs = [it for it in await shelf.resources.get(found) if DRUG_IRI in it.id.subjects]
 
-    provenance = await ingestion.provenance(drug.uri)
+    provenance = [one for it in drugs for one in await ingestion.provenance(it.uri)]
 
     assert [(one.source, len(one.statements)) for one in provenance] == [
         ("docs/one.html", 2),
@@ -779,8 +798,8 @@ async def test_progress_is_told_in_both_stages(shelf: Shelf) -> None:
     assert [(one.stage, one.done, one.total) for one in seen] == [
         ("read", 16, 20),
         ("read", 20, 20),
-        ("store", 16, 21),
-        ("store", 21, 21),
+        ("store", 32, 40),
+        ("store", 40, 40),
     ]
 
 

@@ -64,12 +64,12 @@ class StorageLock:
                 hint="Try again: the remaining work will be done.",
             )
 
-    async def wait(self) -> None:
-        """Wait until the lock is free, and take it."""
+    async def wait(self, longest_pause: float = _LONGEST_PAUSE) -> None:
+        """Wait until the lock is free, and take it. Pauses between attempts are in seconds."""
         pause = _FIRST_PAUSE
         while not await self.take():
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, longest_pause)
 
     async def take(self) -> bool:
         """Try to take the lock, and return whether it was free."""

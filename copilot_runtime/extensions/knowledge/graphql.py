@@ -202,8 +202,25 @@ class ResourceEvent:
     resources: list[str]
 
 
+@strawberry.type(description="A file of the sources, as it was read last")
+class KnowledgeSource:
+    name: str
+    state: str = strawberry.field(description="taken in, in part, or failed")
+    message: str = strawberry.field(description="What could not be read, or was guessed, and why")
+    read_at: float = strawberry.field(description="Seconds since 1970; 0 if it never was read")
+
+
 @strawberry.type
 class KnowledgeQuery:
+    @strawberry.field(description="The files that were taken in, or failed")
+    async def knowledge_sources(self, info: CopilotInfo) -> list[KnowledgeSource]:
+        knowledge, actor = _ask(info.context)
+        found = await knowledge.list_sources(actor=actor)
+        return [
+            KnowledgeSource(name=it.name, state=it.state, message=it.message, read_at=it.read_at)
+            for it in found
+        ]
+
     @strawberry.field(description="The resources of a type, or below a URI")
     async def resources(
         self,

@@ -115,10 +115,11 @@ class _KnowledgeRequest:
         """Respond with the state, the number of resources, the embedder, and the sources."""
         sources = await self._knowledge.list_sources(actor=self._actor)
         found = await self._knowledge.find_resources(actor=self._actor)
-        state = self._knowledge.status().state
+        status = self._knowledge.status()
         await self._respond(
             {
-                "state": state,
+                "state": status.state,
+                "progress": asdict(status.progress),
                 "resources": len(found),
                 "embedder": self._knowledge.embedder.model,
                 "sources": [*map(asdict, sources)],

@@ -50,6 +50,7 @@ from copilot_runtime.extensions.knowledge.memory import (
 )
 from copilot_runtime.extensions.knowledge.memory.context import Summarize
 from copilot_runtime.extensions.knowledge.memory.user_memories import KnowledgeMemories
+from copilot_runtime.extensions.knowledge.mirror import ReadFields, ResourceMirror
 from copilot_runtime.extensions.knowledge.passages import PassageReader, cut_passages
 from copilot_runtime.extensions.knowledge.policies import (
     OWNERS_ONLY,
@@ -70,8 +71,6 @@ from copilot_runtime.extensions.knowledge.tools import build_functions, build_to
 from copilot_runtime.extensions.knowledge.updater import (
     KnowledgeStatus,
     KnowledgeUpdate,
-    ReadFields,
-    ResourceMirror,
     StepProgress,
     Updater,
 )
@@ -308,7 +307,7 @@ class Knowledge:
         `origin` names the source, and `read` returns the fields of each resource by name. Call
         `update` of the mirror to read them again.
         """
-        mirror = ResourceMirror(self, type, origin, read)
+        mirror = ResourceMirror(lambda: self.resources, type, origin, read)
         self._mirrors.append(mirror)
         return mirror
 

@@ -38,8 +38,6 @@ _LINKS = {
     "nquads": re.compile(r"<([^<>\s]+)>"),
 }
 _MOST_LINKS = 100
-_MOST_FILES = 10
-"""Maximum number of files whose statements about a thing are joined."""
 
 _LONGEST_TITLE = 120
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
@@ -230,10 +228,10 @@ class PassageReader:
         return {uri: [read[it] for it in same if it in read] for uri, same in uris.items()}
 
     async def _find_things(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Return the URIs of visible resources of things, at most `_MOST_FILES` of each."""
+        """Return the URIs of visible resources of things, at most `_MOST_PARTS` of each."""
         things = await self._resources.find_things(names)
         visible = {*await select(self._access, chain.from_iterable(things.values()))}
         return {
-            name: [*islice((uri for uri in uris if uri in visible), _MOST_FILES)]
+            name: [*islice((uri for uri in uris if uri in visible), _MOST_PARTS)]
             for name, uris in things.items()
         }

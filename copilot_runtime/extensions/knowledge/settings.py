@@ -11,6 +11,7 @@ from copilot_runtime.config.checks import check_bucket_url, check_store_url
 from copilot_runtime.config.section import (
     Count,
     Override,
+    SecondsOrNone,
     Section,
     SectionVariables,
     Words,
@@ -37,7 +38,12 @@ class KnowledgeSettings(Section):
     sources: Words = Field(
         default=(),
         description="Files and folders to ingest at startup, relative to the working directory: "
-        "HTML, Markdown, PDF, CSV, text.",
+        "HTML, Markdown, PDF, DOCX, XLSX, PPTX, CSV, text.",
+    )
+    watch: SecondsOrNone = Field(
+        default=2,
+        description="Interval at which a server looks for new, changed and deleted files of the "
+        "sources, in seconds. 0: only at startup.",
     )
     base: str = Field(
         default="https://example.invalid/",

@@ -2,25 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
-from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.base.jsonvalue import JsonObject, get_text
-from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.index import UpdateReport
-from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.spans import start_ingest_span, start_ingest_step_span
+from copilot_runtime.storage.lock import StorageLock
 from copilot_runtime.telemetry import Span, semconv, trace_block
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.ingestion import IngestProgress, IngestReport
+    from copilot_runtime.extensions.knowledge.ingestion import IngestReport, SourceWatcher
     from copilot_runtime.extensions.knowledge.knowledge import Knowledge
     from copilot_runtime.extensions.knowledge.vectors import EmbeddingReport
 
@@ -35,7 +33,17 @@ State = Literal["closed", "updating", "ready", "incomplete", "failed"]
 _FIRST_UPDATE = 10.0
 """Maximum seconds that questions wait for the very first update."""
 
+_WATCH_LOCK = "ingestion/watch.json"
+
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateProgress:
+    """The step of an update, and its completed share: a total would give hidden files away."""
+
+    step: Step | Literal[""] = ""
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +54,7 @@ class KnowledgeStatus:
     resources: int = 0
     error: str = ""
     """The error of the last update; empty if it succeeded."""
+    progress: UpdateProgress = UpdateProgress()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,49 +73,81 @@ class Updater:
         self._knowledge = knowledge
         self._writing = asyncio.Lock()
         self._background: _BackgroundUpdate | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._error = ""
+        """The error of the last update in the background."""
+        self._progress = UpdateProgress()
         self._count = 0
         self._gap = ""
         """The reason why some resources have no vector; empty if all have one."""
 
     def status(self) -> KnowledgeStatus:
         """Return the status, without opening the storage."""
-        background = self._background
-        error = background.error if background else ""
         state: State = "incomplete" if self._gap else "ready"
-        if background is None:
+        if self._background is None:
             state = "closed"
-        elif background.is_running:
+        elif self._background.is_running or self._writing.locked():
             state = "updating"
-        elif error:
+        elif self._error:
             state = "failed"
-        return KnowledgeStatus(state=state, resources=self._count, error=error)
+        return KnowledgeStatus(
+            state=state, resources=self._count, error=self._error, progress=self._progress
+        )
 
     def start(self) -> None:
-        """Start a background update of sources and indexes, unless one is running."""
-        if self._background is None or not self._background.is_running:
-            error = self._background.error if self._background else ""
-            self._background = _BackgroundUpdate(self, error)
+        """Start a background update of sources and indexes, unless one is running.
+
+        Then watch the sources, if the settings say so.
+        """
+        if self._background is not None and self._background.is_running:
+            return
+        self._background = _BackgroundUpdate(self)
+        if self._watching is None and self._is_watched:
+            self._watching = asyncio.create_task(
+                self._watch(self._background), name="watch sources", context=Context()
+            )
+            self._watching.add_done_callback(retrieve_exception)
 
     async def update(
-        self, sources: Sequence[str | Path] | None, progress: StepProgress | None
+        self,
+        sources: Sequence[str | Path] | None,
+        progress: StepProgress | None,
+        only: Collection[str] | None = None,
     ) -> KnowledgeUpdate:
-        """Ingest sources, and update both indexes. Updates run one after the other."""
+        """Ingest sources, or `only` some of their files, and update both indexes.
+
+        Updates run one after the other.
+        """
+
+        def note(step: Step, done: int, total: int) -> None:
+            self._progress = UpdateProgress(step, round(done / max(total, 1), 2))
+            if progress is not None:
+                progress(step, done, total)
+
         async with self._writing:
-            with trace_block(start_ingest_span(self._knowledge.telemetry)) as span:
-                update = await self._update(sources, progress)
-                if span.is_recording:
-                    _describe_update(span, update)
-                return update
+            try:
+                with trace_block(start_ingest_span(self._knowledge.telemetry)) as span:
+                    update = await self._update(sources, note, only)
+                    if span.is_recording:
+                        _describe_update(span, update)
+                    return update
+            finally:
+                self._progress = UpdateProgress()
 
     async def _update(
-        self, sources: Sequence[str | Path] | None, progress: StepProgress | None
+        self,
+        sources: Sequence[str | Path] | None,
+        progress: StepProgress,
+        only: Collection[str] | None,
     ) -> KnowledgeUpdate:
         knowledge = self._knowledge
         if not knowledge.resources.is_reconciled:  # with what other programs may have written
             await knowledge.resources.reconcile()
         report = None
         if chosen := knowledge.sources if sources is None else [*sources]:
-            report = await knowledge.ingestion.run(chosen, _follow(progress), wait=True)
+            report = await knowledge.ingestion.run(
+                chosen, lambda at: progress(at.stage, at.done, at.total), only=only, wait=True
+            )
         vectors = await self._update_vectors(progress)
         self._gap = await self._find_gap(vectors)
         with trace_block(start_ingest_step_span("link")) as span:
@@ -141,6 +182,8 @@ class Updater:
     async def update_all(self) -> None:
         """Update everything that may have changed while no server was running."""
         started = monotonic()
+        if self._is_watched:
+            await call(self._watcher.mark_all)  # before they are read: no change is missed
         await self._knowledge.uploads.resume()
         await self.update(None, None)
         seconds = monotonic() - started
@@ -156,6 +199,47 @@ class Updater:
                 self._knowledge.embedder.model,
             )
 
+    @property
+    def _is_watched(self) -> bool:
+        return bool(self._knowledge.settings.watch and self._knowledge.sources)
+
+    @cached_property
+    def _watcher(self) -> "SourceWatcher":
+        return self._knowledge.ingestion.watch(self._knowledge.sources)
+
+    async def _watch(self, first: "_BackgroundUpdate") -> None:
+        """Take in files that change, in one of several processes."""
+        interval = self._knowledge.settings.watch
+        await first.wait()
+        while True:
+            lock = StorageLock(self._knowledge.storage, _WATCH_LOCK)
+            try:
+                await lock.wait(interval)
+                async with lock.hold():
+                    while not lock.is_lost:
+                        began = monotonic()
+                        changed: set[str] = await call(self._watcher.look)
+                        # on a slow disk, too, looks take a small part of the time
+                        pause = max(interval, 20 * (monotonic() - began))
+                        if changed and await self.attempt(self.update(None, None, changed)):
+                            self._watcher.mark(changed)
+                        await asyncio.sleep(pause)
+            except CopilotError as error:
+                logger.warning("The sources are not watched for now: %s", error)
+                await asyncio.sleep(interval)
+
+    async def attempt(self, update: Awaitable[Any]) -> bool:
+        """Wait for an update, and return whether it succeeded; else log its error."""
+        try:
+            await update
+        except Exception as error:
+            is_ours = isinstance(error, CopilotError)
+            self._error = error.public if is_ours else type(error).__name__
+            logger.error("Knowledge is not up to date: %s", error, exc_info=not is_ours)
+            return False
+        self._error = ""
+        return True
+
     async def count(self) -> int:
         """Return the number of resources, and store it for the status."""
         self._count = len(await self._knowledge.resources.versions())
@@ -167,7 +251,11 @@ class Updater:
             await self._background.wait_for_first()
 
     async def aclose(self) -> None:
-        """Cancel the background update."""
+        """Cancel the background update, and stop watching."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait((watching,))
         if self._background is not None:
             await self._background.cancel()
             self._background = None
@@ -186,11 +274,9 @@ class Updater:
 
 
 class _BackgroundUpdate:
-    """One background update. Its error is logged, and part of the status until one succeeds."""
+    """One background update."""
 
-    def __init__(self, updater: Updater, error: str) -> None:
-        self.error = error
-        """The error of this update, or of the previous one while this one is running."""
+    def __init__(self, updater: Updater) -> None:
         self._updater = updater
         self._began = monotonic()
         self._counted = asyncio.Event()
@@ -213,22 +299,21 @@ class _BackgroundUpdate:
         if self._is_first and (left := self._began + _FIRST_UPDATE - monotonic()) > 0:
             await asyncio.wait((self._task,), timeout=left)
 
-    async def cancel(self) -> None:
-        self._task.cancel()
+    async def wait(self) -> None:
         await asyncio.wait((self._task,))
 
+    async def cancel(self) -> None:
+        self._task.cancel()
+        await self.wait()
+
     async def _run(self) -> None:
-        try:
-            self._is_first = not await self._updater.count()
-            self._counted.set()
-            await self._updater.update_all()
-            self.error = ""
-        except Exception as error:
-            self.error = error.public if isinstance(error, CopilotError) else type(error).__name__
-            is_ours = isinstance(error, CopilotError)
-            logger.error("Knowledge is not up to date: %s", error, exc_info=not is_ours)
-        finally:
-            self._counted.set()
+        await self._updater.attempt(self._update())
+        self._counted.set()
+
+    async def _update(self) -> None:
+        self._is_first = not await self._updater.count()
+        self._counted.set()
+        await self._updater.update_all()
 
 
 def _describe_update(span: Span, update: KnowledgeUpdate) -> None:
@@ -255,96 +340,5 @@ def _describe_step(span: Span, report: UpdateReport) -> None:
     )
 
 
-def _follow(progress: StepProgress | None) -> "Callable[[IngestProgress], None] | None":
-    if progress is None:
-        return None
-    return lambda at: progress(at.stage, at.done, at.total)
-
-
 def _step(step: Step, progress: StepProgress | None) -> Callable[[int, int], None] | None:
     return None if progress is None else partial(progress, step)
-
-
-ReadFields = Callable[[], Mapping[str, JsonObject]]
-
-_RETRY = 5.0
-"""Seconds until failed writes are retried."""
-
-_ORIGIN = "origin"
-"""The field that names the owner of a mirrored resource; other resources are not touched."""
-
-
-class ResourceMirror:
-    """Writes new and changed resources, and removes missing ones, in the background.
-
-    Args:
-        knowledge: Where the resources are.
-        type: Their type.
-        origin: What they are kept for, such as `assistants`: those of another one stay.
-        read: Returns them as they are now, by name: their fields, with the `content`.
-    """
-
-    def __init__(
-        self,
-        knowledge: "Knowledge",
-        type: str,
-        origin: str,
-        read: ReadFields,
-    ) -> None:
-        self._knowledge = knowledge
-        self._type = type
-        self._origin = origin
-        self._read = read
-        self._is_current = True
-        self._writer: asyncio.Task[None] | None = None
-
-    def update(self) -> None:
-        """Start writing changes. Must be called on the event loop."""
-        self._is_current = False
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(
-                self._write_all(), name=f"resources: {self._origin}", context=Context()
-            )
-            self._writer.add_done_callback(retrieve_exception)
-
-    async def flush(self) -> None:
-        """Wait until all changes are written."""
-        if self._writer is not None:
-            await asyncio.wait((self._writer,))
-
-    async def aclose(self) -> None:
-        """Stop writing. The next start of the server writes the remaining changes."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.cancel()
-            await asyncio.wait((writer,))
-
-    async def _write_all(self) -> None:
-        is_failing = False
-        while not self._is_current:
-            self._is_current = True
-            try:
-                await self._write()
-            except CopilotError as error:
-                self._is_current = False
-                if not is_failing:
-                    logger.warning("The %s are no resources for now: %s", self._origin, error)
-                is_failing = True
-                await asyncio.sleep(_RETRY)
-
-    async def _write(self) -> None:
-        resources = self._knowledge.resources
-        current = {
-            one.uri: one
-            for one in (self._build(name, fields) for name, fields in self._read().items())
-        }
-        found = await resources.get(await resources.find_by_type(self._type))
-        own = [one.uri for one in found if one.fields.get(_ORIGIN) == self._origin]
-        await resources.delete_many(uri for uri in own if uri not in current)
-        await resources.put_many(current.values())
-
-    def _build(self, name: str, fields: JsonObject) -> Resource:
-        others = {key: value for key, value in fields.items() if key != "content"}
-        content = get_text(fields, "content")
-        identifier = Identifier(self._type, name)
-        return Resource(identifier, content, fields={**others, _ORIGIN: self._origin})

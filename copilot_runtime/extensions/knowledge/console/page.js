@@ -4,6 +4,8 @@ const PAGE = 20;
 const MOST_SOURCES = 50;
 let count = 0;
 let showsAllSources = false;
+let timer = 0;
+let current = "";
 
 async function get(path) {
   return (await fetchData(`/knowledge${path}`)).json();
@@ -47,22 +49,30 @@ async function show(id) {
 }
 
 async function showStatus() {
-  const { state, resources, embedder, sources } = await get("");
-  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources, found by ${embedder}`;
+  const { state, progress: { step, share }, resources, embedder, sources } = await get("");
+  const what = step ? `${state}: ${step} ${Math.round(100 * share)} %` : state;
+  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${resources} resources, found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
   // sources with problems come first
   const sorted = [...sources.filter((source) => source.message), ...sources.filter((source) => !source.message)];
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
-  $("sources").replaceChildren(...shown.map(({ name, state, message }) => row([name, state, message], state === "failed")));
+  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([name, state, message, formatTime(read_at)], state === "failed")));
   $("all-sources").hidden = shown.length === sources.length;
   $("all-sources").textContent = `Show all ${sources.length}`;
-  if (state === "updating") setTimeout(() => attempt(watch), 1000);
-  return state;
+  clearTimeout(timer);
+  timer = setTimeout(() => attempt(watch), state === "updating" ? 1000 : 5000);
+  return JSON.stringify([state, resources, sources]);
 }
 
 // an update changes the resources, so reload them at its end
 async function watch() {
-  if ((await showStatus()) !== "updating") await showContents();
+  const before = current;
+  current = await showStatus();
+  if (current !== before && !current.startsWith('["updating"')) await showContents();
+}
+
+function formatTime(seconds) {
+  return seconds ? new Date(seconds * 1000).toLocaleString() : "";
 }
 
 async function showOntology() {
@@ -98,7 +108,7 @@ function clear() {
 }
 
 async function start() {
-  await showStatus();
+  current = await showStatus();
   await showContents();
 }
 

@@ -17,6 +17,7 @@ from copilot_runtime.extensions.knowledge.ingestion.processor import (
     ProcessReport,
 )
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
+from copilot_runtime.extensions.knowledge.ingestion.watcher import SourceWatcher
 
 __all__ = [
     "COPILOT_LD_FORM",
@@ -33,6 +34,7 @@ __all__ = [
     "ProgressHook",
     "Provenance",
     "SourceStatus",
+    "SourceWatcher",
     "UnreadableDocument",
     "read_document",
 ]

@@ -8,7 +8,7 @@ resource to which no file gives anything any more is removed.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,7 @@ from copilot_runtime.extensions.knowledge.ingestion.sources import (
     Discovery,
     discover_sources,
 )
+from copilot_runtime.extensions.knowledge.ingestion.watcher import SourceWatcher
 from copilot_runtime.extensions.knowledge.rdf.jsonld import write_jsonld
 from copilot_runtime.extensions.knowledge.rdf.terms import (
     RDFS,
@@ -105,11 +106,13 @@ class Ingestion:
         sources: Iterable[str | Path],
         progress: ProgressHook | None = None,
         *,
+        only: Collection[str] | None = None,
         wait: bool = False,
         dry_run: bool = False,
     ) -> IngestReport:
         """Ingest files, folders and patterns, and remove the contributions of deleted files.
 
+        Of all files that are found, or missing, it may be about `only` some, by their names.
         Unreadable files and folders are in the report; their earlier contributions are kept.
         Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
         `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
@@ -117,10 +120,10 @@ class Ingestion:
         began = time.monotonic()
         sources = [*sources]
         if dry_run:
-            report = await self._run(sources, progress, None)
+            report = await self._run(sources, progress, only, None)
         else:
             async with lock_ingestion(self._storage, wait=wait) as lock:
-                report = await self._run(sources, progress, lock)
+                report = await self._run(sources, progress, only, lock)
         report.seconds = time.monotonic() - began
         return report
 
@@ -160,18 +163,23 @@ class Ingestion:
         self,
         paths: list[str | Path],
         progress: ProgressHook | None,
+        only: Collection[str] | None,
         lock: IngestionLock | None,
     ) -> IngestReport:
         """Read and merge while holding the lock; without a lock, only report."""
         journal = await load_journal(self._storage)
         report = IngestReport()
         with trace_block(start_ingest_step_span("read")) as span:
-            discovery = await self._read(paths, journal, report, _stage("read", progress), lock)
+            stage = _stage("read", progress)
+            discovery = await self._read(paths, journal, report, stage, only, lock)
             _describe_reading(span, report)
         if lock:
             with trace_block(start_ingest_step_span("store")) as span:
                 await journal.write((), report.removed)
-                attempts: list[str] = await call(discovery.list_attempts, [*journal.failures])
+                tried = journal.failures.keys()
+                if only is not None:
+                    tried &= {*only, *discovery.folders}
+                attempts: list[str] = await call(discovery.list_attempts, [*tried])
                 await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
                 # restore resources that others have removed, as the files still contain them
                 journal.stale |= journal.uris - (await self._resources.versions()).keys()
@@ -185,6 +193,7 @@ class Ingestion:
         journal: IngestionJournal,
         report: IngestReport,
         progress: _Stage,
+        only: Collection[str] | None,
         lock: IngestionLock | None,
     ) -> Discovery:
         """Discover the files, read the new and changed ones, and report on all."""
@@ -198,14 +207,16 @@ class Ingestion:
         report.skipped.update(dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
         report.failed.update(discovery.unreadable)
         report.unmatched += discovery.unmatched
+        names = {*before, *discovery.sources} if only is None else only
+        found = [it for it in discovery.sources.values() if it.name in names]
         reader = SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
-        await reader.process(discovery.sources.values(), progress)
+        await reader.process(found, progress)
         report.new.sort()
         report.changed.sort()
         report.empty.sort()
-        gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
-        report.removed += sorted(gone)
+        gone = [name for name in before if name in names and name not in discovery.sources]
+        report.removed += sorted(filter(discovery.covers, gone))
         return discovery
 
     async def _merge(
@@ -269,6 +280,10 @@ class Ingestion:
             uri = identify_item(iri, self._form, name)
             statements.setdefault(uri, []).extend(lines.split("\n"))
         return statements
+
+    def watch(self, paths: Sequence[str | Path]) -> SourceWatcher:
+        """Return a watcher of files, folders and patterns."""
+        return SourceWatcher(paths, self._folder())
 
     def _folder(self) -> Path | None:
         """Return the folder of a local storage, which is excluded from sources, or `None`."""

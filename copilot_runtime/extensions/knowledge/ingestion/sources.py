@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -14,6 +15,8 @@ from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDoc
 
 LEADS_OUT = "leads out of the folder"
 """The reason for skipping a symbolic link."""
+_TEMPORARY = re.compile(r"~\$|#.*#$|.*(?:~|\.(?:tmp|part|swp|crdownload))$", re.IGNORECASE)
+"""Names of files that programs leave while they write others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,12 @@ def discover_sources(
 ) -> Discovery:
     """Return the files of paths, folders and patterns such as `docs/**/*.html`.
 
-    Hidden files and folders are omitted unless they are named, as are files below `excluded`. A
-    symbolic link is followed if it is named, or leads to a file in a named folder. `addresses` are
-    those of ingested files by name: a file that is given alone or by a pattern keeps its address.
-    A missing file raises `NotFound`, unless it was ingested: then it counts as deleted. Files below
-    an unreadable folder do not count as deleted.
+    Hidden files and folders, and temporary files of programs that write, are omitted unless they
+    are named, as are files below `excluded`. A symbolic link is followed if it is named, or leads
+    to a file in a named folder. `addresses` are those of ingested files by name: a file that is
+    given alone or by a pattern keeps its address. A missing file raises `NotFound`, unless it was
+    ingested: then it counts as deleted. Files below an unreadable folder do not count as deleted,
+    nor those below one of the paths that is missing: it may be on a disk that is not mounted.
     """
     discovery = Discovery()
     found: dict[str, Source] = {}
@@ -137,8 +141,9 @@ def discover_sources(
             texts = glob.glob(str(item), recursive=True)  # noqa: PTH207 - also whole paths
             if not any(Path(text).is_file() for text in texts):
                 discovery.unmatched.append(str(item))
-            for text in texts:
-                file = Path(text)
+            for file in map(Path, texts):
+                if _TEMPORARY.match(file.name):
+                    continue
                 if link := _find_way_out(file, start):
                     discovery.skipped.add(name_file(link))
                 elif file.is_file():
@@ -148,6 +153,9 @@ def discover_sources(
                     found.setdefault(file_name, Source(file_name, address, file))
         elif name in addresses:
             discovery.files.add(name)
+        elif any(_is_below(file, name) for file in addresses):
+            discovery.folders.add(name)
+            discovery.unreadable[name] = "The folder is missing. What was taken in of it is kept."
         else:
             raise NotFound(
                 f"There is no file or folder {str(item)!r}.",
@@ -162,31 +170,29 @@ def discover_sources(
 def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) -> Iterator[Source]:
     """Yield the files below a folder of some name; links out of it are skipped."""
     prefix = "" if name == "." else f"{name}{os.sep}"
-
-    def note(error: OSError) -> None:
-        folder = error.filename
-        discovery.note_unreadable(name_file(Path(os.fsdecode(folder))) if folder else name, error)
-
-    for parent, folders, files in os.walk(root, onerror=note):
-        here = Path(parent)
-        below = "" if here == root else f"{here.relative_to(root)}{os.sep}"
-        folders[:] = [
-            folder
-            for folder in folders
-            if not folder.startswith(".")
-            and (excluded is None or (here / folder).resolve() != excluded)
-        ]
-        for folder in folders:
-            if (here / folder).is_symlink() and _find_way_out(here / folder, root):
-                discovery.skipped.add(_readable(f"{prefix}{below}{folder}"))
-        for file in files:
-            if file.startswith("."):
+    real = root.resolve()
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(root / folder) as entries:
+                found = [*entries]
+        except OSError as error:
+            discovery.note_unreadable(_readable(f"{prefix}{folder}").removesuffix(os.sep), error)
+            continue
+        for entry in found:
+            if entry.name.startswith("."):
                 continue
-            path, address = here / file, _readable(f"{below}{file}")
-            if path.is_symlink() and _find_way_out(path, root):
+            below = f"{folder}{entry.name}"
+            address = _readable(below)
+            is_link = entry.is_symlink()
+            if is_link and _find_way_out(root / below, root):
                 discovery.skipped.add(prefix + address)
-            else:
-                yield Source(prefix + address, address.replace(os.sep, "/"), path)
+            elif (root / below).is_dir() if is_link else entry.is_dir():
+                if not is_link and real / below != excluded:
+                    folders.append(f"{below}{os.sep}")
+            elif not _TEMPORARY.match(entry.name):
+                yield Source(prefix + address, address.replace(os.sep, "/"), root / below)
 
 
 def _find_way_out(path: Path, root: Path) -> Path | None:

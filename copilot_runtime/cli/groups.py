@@ -5,7 +5,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions import GROUPS
 
 _ORDER = (
@@ -19,7 +18,7 @@ _RENAMED = {"plan": "plans start"}
 class CommandGroup(TyperGroup):
     """The top of the tree. Its help lists commands before groups.
 
-    A command that is typed without its group is refused with its full name.
+    A command that is typed without its group is run, and its full name is said.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -28,12 +27,13 @@ class CommandGroup(TyperGroup):
         return [name for name in names if name in self.commands]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments name. Raises `Misuse` for an old spelling."""
+        """Return the command that the arguments name; an old spelling is run with a note."""
         name = args[0]
         if name not in self.commands and (new := _RENAMED.get(name) or self._find_below(name)):
-            raise Misuse(f"The command is `copilot-runtime {new}`, not `copilot-runtime {name}`.")
+            typer.echo(f"The command is `copilot-runtime {new}` now.", err=True)
+            args = [*new.split(), *args[1:]]
         if name == "chat" and args[1:] and not args[1].startswith("-"):
-            raise Misuse(f"Name the server with --url: copilot-runtime chat --url {args[1]}")
+            args = ["chat", "--url", *args[1:]]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

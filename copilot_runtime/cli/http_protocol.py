@@ -11,12 +11,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_LONGEST_URL = 64 * 1024
-"""Maximum length of a URL, in bytes; uvicorn's parser finds no path in longer ones."""
 _LONGEST_PATH = 16 * 1024
 """Maximum length of a path, in bytes; uvicorn decodes it in Python, 20 KB in a millisecond."""
 _LONGEST_HEADERS = 64 * 1024
-"""Maximum total size of a request's headers and trailers, in bytes."""
+"""Maximum total size of a request's headers and trailers, in bytes, and length of its URL:
+uvicorn's parser finds no path in longer ones."""
 _MOST_HEADERS = 200
 _TOO_LARGE = b"The headers of the request are too large, or too many."
 _MOST_SECONDS = 32_767
@@ -109,7 +108,7 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
             super().on_url(url)
             size = len(self.url)
             if size > _LONGEST_PATH and (
-                size > _LONGEST_URL or b"?" not in self.url[: _LONGEST_PATH + 1]
+                size > _LONGEST_HEADERS or b"?" not in self.url[: _LONGEST_PATH + 1]
             ):
                 raise ValueError(
                     "The URL is too long."

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 MASK = "***"
 
 SECRET_NAMES = re.compile(
-    r"(?!.*_per_key$)((.*[._-])?(key|pwd|cookie|signature)|.+[._-](jwt|assertion)|.*(api|access|private)key"
+    r"(?!.*_per_key$|(?-i:(OLD)?PWD)$)((.*[._-])?(key|pwd|cookie|signature)|.+[._-](jwt|assertion)|.*(api|access|private)key"
     r"|.*(token|secrets?|passw(or)?d|passphrase|authorization|credentials?))",
     re.IGNORECASE,
 )

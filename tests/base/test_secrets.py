@@ -28,6 +28,10 @@ class _Section(BaseModel):
         ("https://mcp.example/s/aB3dE5gH7jK9mN1p/mcp", {"aB3dE5gH7jK9mN1p"}),
         ("https://a.example/openai/deployments/gpt-4o-of-our-team", set[str]()),
         ({"password": "postgres", "tokens_per_key": "200000/day"}, set[str]()),
+        (
+            {"PWD": "/srv/copilot-42", "OLDPWD": "/srv/copilot-41", "pwd": "hunter2hunt"},
+            {"hunter2hunt"},
+        ),
     ],
 )
 def test_secrets_are_found_by_name_and_in_addresses(value: Any, secrets: set[str]) -> None:

@@ -40,7 +40,7 @@ async def test_an_answer_has_sources_that_open(browser: Browser, tmp_path: Path)
     async with served(a_library(tmp_path)) as url, opened(browser) as context:
         page = await context.new_page()
         await page.goto(f"{url}knowledge")
-        await expect(page.locator("#status")).to_have_text("ready, 4 resources")
+        await expect(page.locator("#status")).to_contain_text("ready, 4 resources")
         await page.get_by_role("link", name="Chat").click()
         await say(page, "For how many weeks are books lent?")
 
@@ -64,7 +64,7 @@ async def test_the_page_knowledge_shows_what_there_is_and_what_failed(
         await page.goto(url)
         await page.get_by_role("link", name="Knowledge").click()
 
-        await expect(page.locator("#status")).to_have_text("ready, 4 resources")
+        await expect(page.locator("#status")).to_contain_text("ready, 4 resources")
         await expect(page.locator("#sources .failed")).to_contain_text("broken.pdf")
         await expect(page.locator("#ontology")).to_be_visible()
         assert await page.locator("#ontology").evaluate("image => image.naturalWidth") > 100
@@ -96,7 +96,7 @@ async def test_another_login_takes_away_what_the_first_one_saw(
         page = await context.new_page()
         await page.goto(f"{url}knowledge")
         await sign_in(page, "Bearer key")
-        await expect(page.locator("#status")).to_have_text("ready, 4 resources")
+        await expect(page.locator("#status")).to_contain_text("ready, 4 resources")
         await page.get_by_role("searchbox").fill("head librarian Ada")
         await page.keyboard.press("Enter")
         await expect(page.locator("#results")).to_contain_text("Ada Byron")

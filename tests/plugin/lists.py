@@ -47,7 +47,7 @@ DAILY_BROWSER = frozenset(
         "test_a_page_of_v1_has_the_plan_and_approves_a_task",
         "test_a_page_with_script_runs_in_a_sandbox",
         "test_a_pdf_and_a_table_are_read_and_cited_and_go_with_their_thread",
-        "test_a_phone_shows_threads_chat_and_panel_one_at_a_time",
+        "test_on_a_phone_threads_are_a_drawer_and_the_panel_covers_the_chat",
         "test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered",
         "test_a_reload_in_the_middle_goes_on_with_the_answer_complete_and_once",
         "test_a_reload_in_the_middle_of_an_answer_loses_nothing_and_repeats_nothing",

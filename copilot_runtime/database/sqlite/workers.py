@@ -39,21 +39,18 @@ class Writer:
         """Wait until the file is open. Raises the exception of `connect`."""
         await self._opened
 
-    def do(self, work: Work[T]) -> "asyncio.Future[T]":
+    def do(self, work: Work[T], *, is_one_statement: bool = False) -> "asyncio.Future[T]":
         """Execute `work` atomically, even if the returned future is cancelled.
 
         Jobs are executed in the order of the calls. Work that raises a `CopilotError` must not have
-        changed anything.
+        changed anything; a single statement is cheaper if it is the only queued job.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.submit(work, partial(_settle, future), is_one_statement=False)
+        self.submit(work, partial(_settle, future), is_one_statement=is_one_statement)
         return future
 
     def submit(self, work: Work[Any], done: Done, *, is_one_statement: bool) -> None:
-        """Execute `work` as `do` does; `done` is called by the event loop.
-
-        A single statement is cheaper if it is the only queued job.
-        """
+        """Execute `work` as `do` does; `done` is called by the event loop."""
         self._queue.put(_make_job(work, done, is_one_statement))
 
     async def end(self) -> None:

@@ -37,12 +37,12 @@ class ConsoleExtension(Extension):
             Shell(
                 endpoint=path,
                 pages=core.pages,
+                keeps_traces=getattr(core.telemetry, "store", None) is not None,
                 title=console.title,
                 logo=read_logo(console.logo),
             ),
             suggestions=console.suggestions or (*others[:1], *own),
             is_demo=is_demo,
             history=settings.history,
-            keeps_traces=getattr(core.telemetry, "store", None) is not None,
             draws_surfaces=draws_surfaces,
         )

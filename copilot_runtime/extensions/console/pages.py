@@ -76,6 +76,8 @@ class Shell:
 
     endpoint: str
     pages: Mapping[str, str] = field(default_factory=dict[str, str])
+    keeps_traces: bool = False
+    """Whether users can rate answers and open their traces; else no page leads to traces."""
     title: str = _TITLE
     logo: str = ""
 
@@ -85,7 +87,11 @@ class Shell:
         An empty `current` is the chat.
         """
         root = request.scope.get("root_path", "").rstrip("/")
-        links = {name: root + path for name, path in self.pages.items() if path}
+        links = {
+            name: root + path
+            for name, path in self.pages.items()
+            if path and (name != "tracing" or self.keeps_traces)
+        }
         tabs = [("", f"{root}/", "Chat")]
         tabs += [(name, links[name], tab.title) for name, tab in _TABS.items() if name in links]
         heading = _TABS[current].title if current else "Chat"
@@ -135,7 +141,6 @@ def build_pages(
     suggestions: Sequence[str] = (),
     is_demo: bool = False,
     history: str = "client",
-    keeps_traces: bool = False,
     draws_surfaces: bool = False,
 ) -> Sequence[BaseRoute]:
     """Return the routes of all pages of a runtime, which link to each other.
@@ -151,7 +156,6 @@ def build_pages(
             suggestions=suggestions,
             is_demo=is_demo,
             history=history,
-            keeps_traces=keeps_traces,
             draws_surfaces=draws_surfaces,
         ),
     ]
@@ -163,7 +167,6 @@ def console_route(
     suggestions: Sequence[str] = (),
     is_demo: bool = False,
     history: str = "client",
-    keeps_traces: bool = False,
     draws_surfaces: bool = False,
 ) -> Route:
     """Return the route of the chat.
@@ -171,14 +174,13 @@ def console_route(
     The endpoint may be empty: then browsers get the page, and other requests go to the runtime.
     `suggestions` are example questions for the plain chat. If the model `is_demo`, the page offers
     it tools to try. `history` is the setting: it decides how a question is edited. If the
-    server `keeps_traces`, users can rate answers and open their traces. If it `draws_surfaces`, the
-    page offers its A2UI components to agents.
+    server `draws_surfaces`, the page offers its A2UI components to agents.
     """
     values = {
         "__SUGGESTIONS__": escape(json.dumps(list(suggestions))),
         "__DEMO__": "yes" if is_demo else "",
         "__HISTORY__": history,
-        "__KEEPS_TRACES__": "yes" if shell.pages.get("tracing") and keeps_traces else "",
+        "__KEEPS_TRACES__": "yes" if shell.pages.get("tracing") and shell.keeps_traces else "",
         "__SURFACES__": "yes" if draws_surfaces else "",
     }
 

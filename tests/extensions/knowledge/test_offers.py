@@ -269,7 +269,7 @@ async def test_a_search_for_a_type_finds_what_no_index_has(tmp_path: Path) -> No
 async def test_a_mirror_leaves_what_others_have_put_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.knowledge.updater._RETRY", 0)
+    monkeypatch.setattr("copilot_runtime.extensions.knowledge.mirror._RETRY", 0)
     knowledge = build_knowledge(tmp_path)
     theirs = Resource(Identifier("common.Assistant", "theirs"), "Not of a file.")
     await knowledge.resources.put(theirs)

@@ -449,7 +449,7 @@ def test_a_command_has_the_user_the_folder_and_the_settings_of_the_service(tmp_p
     given = done.stdout.splitlines()
     unit = (DEPLOY / "copilot-runtime.service").read_text()
     service = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
-    assert given[-4:] == [service["ExecStart"].split()[0], "operate", "keys", "create", "a b"]
+    assert given[-5:] == [service["ExecStart"].split()[0], "operate", "keys", "create", "a b"]
     assert {
         f"--uid={service['User']}",
         f"--working-directory={service['WorkingDirectory']}",

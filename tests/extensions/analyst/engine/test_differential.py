@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 FILES = 100
 
 
+@pytest.mark.stalls(reason="the other readers run in the test itself")
 async def test_no_value_of_a_file_differs_in_silence(
     tmp_path: Path, options: EngineOptions
 ) -> None:

@@ -288,10 +288,14 @@ async def test_the_event_of_a_failed_run_has_its_error_code() -> None:
     )
     async with Client(runtime) as client:
         await client.post("/agent/default/run", json=RUN)
-        page = await client.read(prefix="common.Conversation.t1", type="RUN_FAILED")
+        found: list[Any] = []
+        while not found:  # it is published after the answer has ended
+            await asyncio.sleep(0)
+            page = await client.read(prefix="common.Conversation.t1", type="RUN_FAILED")
+            found = page["events"]
     await runtime.aclose()
 
-    assert [event["detail"]["code"] for event in page["events"]] == ["STORE_FAILED"]
+    assert [event["detail"]["code"] for event in found] == ["STORE_FAILED"]
 
 
 @in_one_test(("code", "type"), [("CANCELLED", "RUN_STOPPED"), ("RUN_INTERRUPTED", "RUN_FAILED")])

@@ -51,7 +51,7 @@ class Chat:
         parts.setdefault("embedder", WordCounter())
         agents = more.pop("agents", None)
         self.knowledge = Knowledge(self.storage, settings=KnowledgeSettings(**more), **parts)
-        self.model = ScriptedAdapter(*[say("Well.") for _ in range(20)])
+        self.model = ScriptedAdapter(*[say("Well. [1] [2] [3] [4] [5]") for _ in range(20)])
         self.runtime = CopilotRuntime(
             self.model,
             agents=agents,
@@ -128,7 +128,7 @@ def test_a_source_opens_for_its_owner_alone() -> None:
 
     assert source["title"] == "house.pdf, page 1"
     assert "third flower pot" in mine.text
-    assert (theirs.status_code, nobodys.status_code) == (403, 403)
+    assert (theirs.status_code, nobodys.status_code) == (404, 404)
     assert "flower" not in theirs.text + nobodys.text
 
 

@@ -258,9 +258,10 @@ class Knowledge:
     @cached_property
     def ingestion(self) -> "Ingestion":
         """The ingestion of files."""
-        from copilot_runtime.extensions.knowledge.ingestion import Ingestion
+        from copilot_runtime.extensions.knowledge.ingestion import Ingestion, ItemForm
 
-        return Ingestion(self.resources, self.storage, base=self.base)
+        form = ItemForm(by_file=self._policy is not None)
+        return Ingestion(self.resources, self.storage, base=self.base, form=form)
 
     @cached_property
     def _graph_options(self) -> "GraphOptions":

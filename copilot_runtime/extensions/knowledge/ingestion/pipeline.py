@@ -299,6 +299,7 @@ class _Draft:
         self.lines: dict[str, None] = {}
         self._chunk: JsonObject = {}
         self._fields: dict[str, JsonValue] = {}
+        self._most = -1
 
     def add(self, name: str, contribution: Contribution, lines: list[str]) -> None:
         """Add the contribution of a file."""
@@ -308,7 +309,9 @@ class _Draft:
             self._chunk = contribution.chunks[self.uri]
             self._fields["title"] = contribution.title
             self._fields["media_type"] = contribution.media_type
-        self._fields["source"] = name
+        if len(lines) > self._most:
+            self._most = len(lines)
+            self._fields["source"] = name
 
     def build(self, form: ItemForm) -> Resource:
         """Return the resource merged from all contributions."""

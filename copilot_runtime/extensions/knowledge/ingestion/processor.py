@@ -135,7 +135,9 @@ class ItemForm:
     digits: int = LONG
     """Number of hash digits in the names of resources and blank nodes."""
     described: bool = True
-    """Whether each file has a resource of its own of a thing, with its title and that file.
+    """Whether the resource has the title of the thing and its main source file."""
+    by_file: bool = False
+    """Whether each file has a resource of its own of a thing, so that rules can hide the file.
 
     If not, the statements of all files about a thing are merged into one resource.
     """
@@ -270,7 +272,7 @@ def _read_contribution(
 def identify_item(iri: str, form: ItemForm, file: str) -> str:
     """Return the URI of the resource of a thing in a file, as `Source.name` has it."""
     name = f"{THING}.{hash_values(iri, length=form.digits)}"
-    return f"{identify_file(file)}/{name}" if form.described else name
+    return f"{identify_file(file)}/{name}" if form.by_file else name
 
 
 def _count_processors() -> int:

@@ -131,6 +131,7 @@ async def test_the_data_conform(data: Graph, shapes: Graph) -> None:
 
 
 @in_one_test("mistake", MISTAKES.values(), ids=[*MISTAKES])
+@pytest.mark.stalls(reason="pyshacl runs in the test itself")
 async def test_data_with_a_mistake_do_not_conform(
     mistake: Callable[[Graph], None], data: Graph, shapes: Graph
 ) -> None:

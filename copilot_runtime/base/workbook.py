@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.office import OfficeFile, open_parser
 
 Kind = Literal["text", "number", "percent", "date", "time", "boolean", "error", "formula"]
@@ -25,6 +26,8 @@ _FORMATS: Mapping[int, _Format] = {
 """The built-in formats that are not those of plain numbers, by identifier."""
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
 _DIGITS = "0123456789"
+_CELL = 32_767
+"""Maximum number of characters in a cell, in Excel as well."""
 _DAYS = 2_958_466
 """Number of the first day that is not a date: 10000-01-01."""
 _LEAP_DAY = 60
@@ -151,6 +154,8 @@ class SheetRows:
                 kind = self._cell.get("t", "n")
                 if value or (self._is_formula and kind == "n"):
                     cell = self._convert(kind, value)
+                    if len(cell.text) > _CELL:  # many cells may share one text
+                        raise CopilotError(f"A cell has more than {_CELL:,} characters.")
                     self._row.cells[self._column] = cell
             case "v" | "t":
                 self._is_value = False

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -54,7 +55,8 @@ def new(
     for old, now in zip(_DEMO, MODELS[model], strict=True):
         text = text.replace(old, now)
     app.write_text(text, encoding="utf-8")
-    typer.echo(f"cd {name}\ncopilot-runtime serve app:app --reload")
+    typer.echo(f"cd {quote(str(name))}\ncopilot-runtime serve app:app --reload")
     typer.echo("copilot-runtime chat --url http://127.0.0.1:8000/api/copilotkit")
+    typer.echo("copilot-runtime test --target app:runtime")
     if react:
         typer.echo("cd page && npm install && npm run dev")

@@ -187,6 +187,8 @@ class Updater:
         await self._knowledge.uploads.resume()
         await self.update(None, None)
         seconds = monotonic() - started
+        for problem in await call(self._knowledge.policy.find_warnings):
+            logger.warning("%s", problem.describe("The policy"))
         if self._gap:
             logger.warning(
                 "Knowledge is incomplete: a search by meaning misses resources. %s", self._gap

@@ -20,6 +20,8 @@ from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 DELIMITER = ","
 _BATCH = 5_000
+_SHEET = 2**30
+"""Maximum number of characters in a sheet; a small file may have many times its size."""
 
 Cells = Mapping[int, Cell]
 
@@ -123,7 +125,7 @@ def write_tables(
             except CopilotError as error:
                 if isinstance(error, DatasetRefused):
                     raise
-                notes.append(f"The sheet {sheet.name!r} is damaged and left out.")
+                notes.append(f"The sheet {sheet.name!r} is left out. {error.message}")
                 continue
             if not found:
                 notes.append(f"The sheet {sheet.name!r} is empty.")
@@ -169,9 +171,14 @@ def _scan(
     found = _Sheet()
     part: _Part | None = None
     rows = workbook.read(sheet)
-    waiting = 0
+    waiting = size = 0
     for row in rows:
         cells = {at: cell for at, cell in row.cells.items() if cell.text.strip()}
+        size += sum(len(cell.text) for cell in cells.values())
+        if size > _SHEET:
+            raise DatasetRefused(
+                f"The sheet {sheet.name!r} has more than {_SHEET:,} characters: save it as CSV."
+            )
         _count(found, row)
         if part is not None and (not cells or row.number > part.last + 1):
             found.add(part)

@@ -15,9 +15,10 @@ from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.user_memories import Kind, Scope, UserMemories, UserMemory
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, Misuse, NotFound
 from copilot_runtime.base.jsonvalue import as_list, get_text
-from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.access import Actor, require
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import build_actor, user_identifier
+from copilot_runtime.extensions.knowledge.policies.ownership import is_shortened
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.retrieval import LONGEST_QUERY
 
@@ -69,6 +70,7 @@ class KnowledgeMemories(UserMemories):
     async def replace(self, user: str, id: str, memory: UserMemory) -> UserMemory:
         actor = build_actor(user)
         old = await self._find(actor, id)
+        await require(self._knowledge.access(actor, "delete"), [str(old)])
         new = await self._put(actor, memory, old=old)
         if not await self._delete(actor, old):  # somebody else has replaced it meanwhile
             await self._knowledge.resources.delete(new.id)
@@ -85,6 +87,8 @@ class KnowledgeMemories(UserMemories):
 
     async def _find(self, actor: Actor, id: str) -> Identifier:
         """Return the identifier of a memory that an actor may read: their own, or a project's."""
+        if not id.isprintable() or is_shortened(id):  # no memory has such a name
+            raise _report_missing(id)
         own = Identifier(MEMORY, id, str(user_identifier(actor.name)))
         access = self._knowledge.access(actor)
         found = await self._knowledge.resources.get_visible([own, Identifier(MEMORY, id)], access)
@@ -98,9 +102,11 @@ class KnowledgeMemories(UserMemories):
         content = memory.content.strip()
         if not content:
             raise Misuse("The content of a memory is empty.", hint="Say what to remember.")
-        if len(content) > LONGEST_QUERY:
+        length = len(content) + sum(map(len, memory.threads))
+        if length > LONGEST_QUERY:
             raise LimitExceeded(
-                f"A memory has at most {LONGEST_QUERY} characters; this one has {len(content)}.",
+                f"A memory and the ids of its threads have at most {LONGEST_QUERY} characters; "
+                f"these have {length}.",
                 hint="Remember what matters of it, or take it in as a document.",
             )
         parent = str(user_identifier(actor.name)) if memory.scope == "user" else ""

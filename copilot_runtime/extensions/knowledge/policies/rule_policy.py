@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
+from glob import has_magic
+from pathlib import Path
 from typing import Literal
 
 from copilot_runtime.extensions.knowledge.access import Access, AccessAction, Actor
@@ -294,6 +296,10 @@ def _find_reasons(
                 f"names the group {group!r}, which the file does not define: "
                 f"only actors whom the application puts into it are meant{guess}"
             )
+    scopes = (rule.scope, rule.exception or Scope())
+    for path in dict.fromkeys(it.path for scope in scopes for it in scope.patterns if it.path):
+        if not has_magic(path) and not Path(path).exists():
+            yield f"names {path!r}, which is no file or folder in the directory of the server"
     if reason := _contradict(rule.scope):
         yield f"can never match: {reason}"
     elif rule.exception and _covers(rule.exception, rule.scope):

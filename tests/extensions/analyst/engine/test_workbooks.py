@@ -187,14 +187,25 @@ async def test_the_operator_chooses_a_sheet_and_its_types(
     assert await read(options, tmp_path / "t.xlsx", **told) == {"t": (["code"], [("7",)], "")}
 
 
-async def test_a_damaged_sheet_is_left_out_alone(tmp_path: Path, options: EngineOptions) -> None:
-    whole = zipfile.ZipFile(io.BytesIO(make_workbook([["n"], [1]], [["m"], [2]])))
+@in_one_test(
+    ("damage", "reason"),
+    [
+        (lambda data: data[: len(data) // 2], "The document is damaged"),
+        (lambda data: data.replace(b"text", b"x" * 32_768), "more than 32,767 characters"),
+    ],
+)
+async def test_a_sheet_that_cannot_be_read_is_left_out_alone(
+    tmp_path: Path, options: EngineOptions, damage: Callable[[bytes], bytes], reason: str
+) -> None:
+    whole = zipfile.ZipFile(io.BytesIO(make_workbook([["n"], [1]], [["m"], ["text"]])))
     with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as archive:
         for name in whole.namelist():
             data = whole.read(name)
-            archive.writestr(name, data[: len(data) // 2] if "sheet2" in name else data)
-    expected = (["n"], [(1,)], "The sheet 'Sheet1' is damaged and left out.")
-    assert await read(options, tmp_path / "t.xlsx") == {"t": expected}
+            archive.writestr(name, damage(data) if "sheet2" in name else data)
+    columns, rows, description = (await read(options, tmp_path / "t.xlsx"))["t"]
+    assert (columns, rows) == (["n"], [(1,)])
+    assert description.startswith("The sheet 'Sheet1' is left out.")
+    assert reason in description
 
 
 OTHERS = {

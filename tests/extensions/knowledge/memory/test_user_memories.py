@@ -95,9 +95,11 @@ async def test_memories_of_all_are_written_by_whom_the_policy_lets(
         added = (await ann.ask("POST", "/memories", memory)).json()
         seen = await read(bob)
         kept = await bob.ask("DELETE", f"/memories/{added['id']}")
+        own = {**memory, "scope": "user"}
+        changed = await bob.ask("PATCH", f"/memories/{added['id']}", own)
 
-    assert (refused.status, kept.status) == (403, 403)
-    assert seen == ["We write British English"]
+        assert (refused.status, kept.status, changed.status) == (403, 403, 403)
+        assert seen == await read(bob) == ["We write British English"]
 
 
 async def test_a_model_remembers_what_a_person_tells_it_if_settings_let_it(pages: Path) -> None:
@@ -122,6 +124,7 @@ async def test_a_model_remembers_what_a_person_tells_it_if_settings_let_it(pages
         ({"content": "x", "kind": "secret"}, 400),
         ({"content": "x", "scope": "all"}, 400),
         ({"content": "x", "sourceThreadIds": [1]}, 400),
+        ({"content": "x", "sourceThreadIds": ["t" * 2000]}, 413),
     ],
 )
 async def test_what_is_no_memory_is_refused(pages: Path, body: Any, status: int) -> None:

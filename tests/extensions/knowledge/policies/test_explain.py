@@ -248,6 +248,14 @@ def test_check_names_what_is_odd(tmp_path: Path) -> None:
     assert done.stderr == f"{path} can be used; 1 thing is odd about it.\n"
 
 
+def test_check_names_a_path_that_no_file_has(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "default: allow\nrules: [{name: pay, deny: read, files: handbok/pay.md}]"
+    )
+
+    assert "names 'handbok/pay.md', which is no file or folder" in run("check", str(path)).stdout
+
+
 def test_check_has_nothing_to_say_of_what_is_fine(tmp_path: Path) -> None:
     path = write(tmp_path, "default: allow")
 

@@ -109,6 +109,9 @@ async def test_the_demo_model_draws_a_chart_and_finds_what_is_wrong(settings: Se
         assert len(charts[0]["vega_lite"]["data"]["values"]) == 18
         assert "not revenue, which is defined otherwise" in reply.text
 
+        reply = await client.say("Which region sells most?")  # with a join
+        assert "not revenue, which is defined otherwise" in reply.text
+
         reply = await client.say("Which products come back most often?")
         assert "**Trail lantern**" in reply.text
 

@@ -181,6 +181,25 @@ class MetricCatalog:
             if metric.definition.table and self._equals(metric, tree, canonical)
         ]
 
+    def match_values(self, tree: exp.Expr) -> Sequence[str]:
+        """Return the metrics whose value a query with joins computes, without a proof of trust."""
+        if not isinstance(tree, exp.Select) or not tree.args.get("joins"):
+            return []
+        tables = {table.name.casefold() for table in tree.find_all(exp.Table)}
+        values = {_strip(item.unalias()) for item in tree.expressions}
+        where = tree.args.get("where")
+        conditions = {_strip(it) for it in _conditions(where)} if where else set[str]()
+        found: list[str] = []
+        for metric in self.metrics.values():
+            definition = metric.definition
+            value = parse_expression(_write_value(definition)) if definition.table else None
+            if value is None or (definition.table or "").casefold() not in tables:
+                continue
+            filters = {_strip(parse_expression(it)) for it in definition.filters}
+            if value.find(exp.Column) and _strip(value) in values and filters <= conditions:
+                found.append(metric.name)
+        return found
+
     def _equals(self, metric: Metric, tree: exp.Select, canonical: str) -> bool:
         definition = metric.definition
         dimensions = list(definition.dimensions)

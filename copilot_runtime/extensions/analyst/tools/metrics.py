@@ -52,6 +52,12 @@ def match_metrics(session: "Session", tree: exp.Expr) -> Sequence[str]:
     return catalog.match(tree) if catalog is not None and len(catalog) else []
 
 
+def match_metric_values(session: "Session", tree: exp.Expr) -> Sequence[str]:
+    """Return the names of the metrics whose value SQL with joins computes."""
+    catalog = session.services.catalog
+    return catalog.match_values(tree) if catalog is not None else []
+
+
 def check_metrics(session: "Session", metrics: Sequence[str], *texts: str) -> Sequence[str]:
     """Return a warning if the question or a text names only other metrics, or an empty list.
 

@@ -13,7 +13,11 @@ from copilot_runtime.extensions.analyst.results import Fix, Lineage, Table
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery, guard_sql
 from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
 from copilot_runtime.extensions.analyst.sql.repair.loop import RepairOutcome, run_with_repair
-from copilot_runtime.extensions.analyst.tools.metrics import check_metrics, match_metrics
+from copilot_runtime.extensions.analyst.tools.metrics import (
+    check_metrics,
+    match_metric_values,
+    match_metrics,
+)
 from copilot_runtime.extensions.analyst.tools.queries import (
     as_name,
     build_lineage,
@@ -79,7 +83,8 @@ async def execute_sql(
     metrics = match_metrics(session, outcome.query.tree)
     tree = outcome.query.tree
     names = tree.named_selects if isinstance(tree, exp.Query) else []
-    doubts = check_metrics(session, metrics, title, ", ".join(names))
+    computed = metrics or match_metric_values(session, tree)
+    doubts = check_metrics(session, computed, title, ", ".join(names))
     metrics = [] if doubts else metrics
     lineage = await build_lineage(
         session,

@@ -21,7 +21,7 @@ from copilot_runtime.adapters.demo.question import (
     list_stems,
     read_question,
 )
-from copilot_runtime.adapters.demo.schema import Table, join_tables, quote_name
+from copilot_runtime.adapters.demo.schema import Table, join_tables, quote_name, stem
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, as_text, get_text
 
 _SAVE = re.compile(r"\bsave\b(.*)\bas (?:a data ?set )?[\"“]?(\w+)[\"”]?", re.IGNORECASE)
@@ -50,9 +50,17 @@ def refuse_question(text: str, tables: Sequence[Table]) -> str:
     """Return the demo model's answer to a question about tables that it does not understand."""
     unknown = min((_plan(text, each)[1] for each in (*tables, *join_tables(tables))), key=len)
     words = ", ".join(f"“{word}”" for word in unknown[:5])
+    stems = [stem(word) for word in unknown]
+    texts = [
+        f" '{column.name}' {column.note or 'is a text, which I cannot add up'}."
+        for table in tables
+        for column in table.columns
+        if column.type == "VARCHAR" and any(map(column.match, stems))
+    ]
     return (
-        f"I do not understand {f'{words} here' if words else 'that'}. I can count, add up and "
-        "average the columns of your data, by month or by group, with questions such as:\n\n"
+        f"I do not understand {f'{words} here' if words else 'that'}.{''.join(texts[:1])} "
+        "I can count, add up and average the columns of your data, by month or by group, with "
+        "questions such as:\n\n"
         f"{suggest_questions(tables)}"
     )
 
@@ -181,7 +189,8 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
     rows = question.take(question.rows)
     is_count = bool(question.take(COUNTING))
     order = "DESC" if question.take(HIGHEST) else "ASC" if question.take(LOWEST) else ""
-    conditions = [*question.period]
+    named = [f"{group.sql} IS NOT NULL" for group in groups if group.is_ranked]
+    conditions = [*question.table.conditions, *question.period, *named]
     is_ranking = any(group.is_ranked for group in groups)
     if order and is_ranking and not (metric or flag or counted or rows):
         metric = guess_amount(question.table)  # "the best regions"

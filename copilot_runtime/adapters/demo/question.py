@@ -118,6 +118,14 @@ class Question:
         }
         return [f"{quote_name(name)} IN ({values})" for name, values in quoted.items()]
 
+    def _take_others(self, stems: Collection[str]) -> Sequence[int]:
+        """Return the places of some stems, but not of those that name a column."""
+        named = {at for mention in self._list_mentions() for at in mention.places} & self._left
+        self._left -= named
+        places = self.take(stems)
+        self._left |= named
+        return places
+
     def take_distinct(self) -> Column | None:
         """Return the column whose values are counted, as in "how many different products"."""
         starts = [at + 1 for at, word in enumerate(self._stems) if word in COUNTING]
@@ -125,10 +133,11 @@ class Question:
             between = self._stems[starts[0] : mention.places[0]]
             if mention.places[0] < starts[0] or not {*between} <= _DISTINCT | {"of", "the"}:
                 continue
-            if mention.column.is_number or mention.column.is_flag:
+            if mention.column.is_number or mention.column.is_flag or mention.column.note:
                 break
             self._left -= {*mention.places}
-            self.take(_DISTINCT | _SELLING)
+            self.take(_DISTINCT)
+            self._take_others(_SELLING)
             return mention.column
         return None
 
@@ -147,6 +156,8 @@ class Question:
                 self._left.discard(at)
             elif mention is None or mention.column.is_number or mention.column.is_flag:
                 continue
+            elif is_ranked and mention.column.note:
+                continue  # "what are the sales" asks for a number, though the column is a text
             elif before or self._is_condition(mention.column):  # "the Online store" is no group
                 name = mention.column.name
                 group = Group(name, quote_name(name), mention.column.is_time, is_ranked)
@@ -185,14 +196,16 @@ class Question:
         if named:
             self._left -= {*named[0].places}
             if named[0].column.name.lower() in _AMOUNTS:
-                self.take(_SELLING)
+                self._take_others(_SELLING)
             return named[0].column
         starts = [at + 1 for at, word in enumerate(self._stems) if word in COUNTING]
         noun = [word for word in self._stems[starts[0] :] if word != "of"][:1] if starts else []
         amount = guess_amount(self.table, ("quantity", "units") if starts else _AMOUNTS)
-        if amount is None or {*noun} & self.rows or not self.take(_SELLING):  # "how many sales"
+        if (
+            amount is None or {*noun} & self.rows or not self._take_others(_SELLING)
+        ):  # "how many sales"
             return None
-        self.take({"unit"})
+        self._take_others({"unit"})
         return amount
 
     def take_flag(self) -> Column | None:

@@ -10,6 +10,11 @@ from copilot_runtime.adapters.demo.matching import split_words
 _BLOCK = re.compile(r"<schema>\n(.*?)\n</schema>", re.DOTALL)
 _TABLE = re.compile(r"^CREATE TABLE (\S+) \([^\n]*\n(.*?)^\);$", re.DOTALL | re.MULTILINE)
 _COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- (.*))?$')
+_ABOUT = re.compile(r"^-- About: (.*)$", re.MULTILINE)
+_TOTALS = re.compile(r"Lines that begin with ('[^:]+'): [\d,]+\. Leave them out of sums\.")
+_NOTE = r"'{}' (is a text: .*?)\.(?: |$)"
+_LABELS = 3
+"""Columns of which the first value may be the label of a line."""
 _OTHER = re.compile(r"^- (\w+)\((.*)\)$", re.MULTILINE)
 _QUOTED = re.compile(r"'((?:[^']|'')*)'(?=, |$)")
 _PAIR = re.compile(r'("[^"]+"|[^+\s]\S*) (.+)')
@@ -18,6 +23,7 @@ _NUMBER_TYPE = re.compile(
     r"^(?:U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DOUBLE|FLOAT|REAL|DECIMAL)\b"
 )
 _TIME = re.compile(r"^(?:DATE|TIMESTAMP)")
+_UNIT = re.compile(r"(?<=\w)\s*[(\[][^)\]]*[)\]]$")
 _KEY = re.compile(r"(?<!pa)(?<!b)id$", re.IGNORECASE)  # neither amount_paid nor bid
 _ENDINGS = re.compile(r"(?:ing|ed|es|s|e)$")
 _PHRASES: Mapping[str, str] = {
@@ -41,6 +47,8 @@ class Column:
     type: str
     synonyms: Sequence[str] = ()
     values: Sequence[str] = ()
+    note: str = ""
+    """Why it is a text, from the description."""
 
     @property
     def is_number(self) -> bool:
@@ -66,7 +74,8 @@ class Column:
         """Return how many words at the start of `words` name the column: twice that, less 1 for
         a part of a name. 0 if none does.
         """
-        phrases = [stem(name) for name in (self.name, *self.synonyms)]
+        name = _UNIT.sub("", self.name)  # "Sales (EUR)" are sales
+        phrases = [stem(each) for each in (name, self.name, *self.synonyms)]
         whole = [len(phrase) for phrase in phrases if phrase and (*words[: len(phrase)],) == phrase]
         first, last = phrases[0][0] if phrases[0] else "", phrases[0][-1] if phrases[0] else ""
         parts = {first} if len(first) > _SHORTEST and not self.is_time else set[str]()
@@ -82,6 +91,8 @@ class Table:
     columns: Sequence[Column]
     joined: str = ""
     """SQL after its name in `FROM`."""
+    conditions: Sequence[str] = ()
+    """SQL that leaves out the lines which sum up others."""
 
     @property
     def time(self) -> Column | None:
@@ -102,10 +113,12 @@ class Table:
 def read_schema(texts: Sequence[str]) -> Sequence[Table]:
     """Return the tables that a prompt describes, the one of the question first."""
     block = next((found[1] for text in texts if (found := _BLOCK.search(text))), "")
+    about = found[1] if (found := _ABOUT.search(block)) else ""
     tables = [
         Table(name.strip('"'), [*filter(None, map(_read_column, body.splitlines()))])
         for name, body in _TABLE.findall(block)
     ]
+    tables = [_describe_table(table, about) for table in tables]
     return tables + [Table(name, _read_columns(body)) for name, body in _OTHER.findall(block)]
 
 
@@ -153,6 +166,25 @@ def stem(text: str) -> Sequence[str]:
 def quote_name(name: str) -> str:
     """Return a name as SQL, in double quotes if necessary."""
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def _describe_table(table: Table, about: str) -> Table:
+    """Return a table with what its description says about columns and about lines of totals."""
+    words = ", ".join(_TOTALS.findall(about))
+    totals = _read_values(words)
+    columns = [
+        replace(
+            one,
+            values=[value for value in one.values if value.strip(" :") not in totals],
+            note=found[1] if (found := re.search(_NOTE.format(re.escape(one.name)), about)) else "",
+        )
+        for one in table.columns
+    ]
+    labels = [f"CAST({quote_name(one.name)} AS VARCHAR)" for one in columns[:_LABELS]]
+    label = f"trim(coalesce({', '.join(labels)}, ''), ' :')"
+    return replace(
+        table, columns=columns, conditions=[f"{label} NOT IN ({words})"] if totals else []
+    )
 
 
 def _read_column(line: str) -> Column | None:

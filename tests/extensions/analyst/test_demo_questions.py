@@ -90,6 +90,32 @@ OF_SALES: Sequence[tuple[str, Sequence[Row] | None]] = [
     ("Which products sell better than kettles?", None),
 ]
 
+UNITS = """\
+Region,Month,Units,Revenue (EUR)
+North,2026-01-01,10,1000.5
+South,2026-01-01,5,n/a
+North,2026-02-01,7,700
+,2026-02-01,30,50
+South,2026-02-01,9,900
+Total,,61,2650.5
+"""
+
+OF_UNITS: Sequence[tuple[str, Sequence[Row] | None]] = [
+    ("Sum revenue by region", None),
+    ("What is the average revenue?", None),
+    ("Show revenue by month as a chart", None),
+    ("Sum units and revenue by region", None),
+    ("Compare the revenue of North and South", None),
+    ("What is the revenue of the North?", None),
+    ("How many different revenues are there?", None),
+    ("Sum profit by region", None),
+    ("Which region sells most?", [("North", 17), ("South", 14)]),
+    ("Sum units by month", [("2026-01-01", 15), ("2026-02-01", 46)]),
+    ("What are the total units?", [(61,)]),
+    ("How many rows are there?", [(5,)]),
+    ("What is the highest units?", [(30,)]),
+]
+
 OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     ("How many customers are there?", "SELECT count(*) FROM customers"),
     (
@@ -231,6 +257,20 @@ async def test_thirty_questions_about_sales_have_right_answers(tmp_path: Path) -
     answers = await answer_all(client, [question for question, _ in OF_SALES])
 
     assert answers == {question: rows and [*rows] for question, rows in OF_SALES}
+
+
+async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_right_answers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.csv").write_text(UNITS, encoding="utf-8")
+    client = serve(str(tmp_path / "own.csv"), "", tmp_path / "store")
+
+    answers = await answer_all(client, [question for question, _ in OF_UNITS])
+
+    assert answers == {question: rows and [*rows] for question, rows in OF_UNITS}
+    async with client:
+        _, text = await ask(client, "Sum revenue by region")
+    assert "'Revenue (EUR)' is a text: 1 of its 6 values are not of the type DOUBLE." in text
 
 
 @pytest.mark.stalls(reason="The test asks DuckDB for the right answers.")

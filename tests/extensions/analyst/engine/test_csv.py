@@ -121,7 +121,11 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "a,b\nx,2\nTotal:,2\n": (
         [("x", 2), ("Total:", 2)],
-        "Lines that begin with a word such as Total: 1. Leave them out of sums.",
+        "Lines that begin with 'Total': 1. Leave them out of sums.",
+    ),
+    "a,b\n1,x\n,Subtotal\n,TOTAL\n": (
+        [(1, "x"), (None, "Subtotal"), (None, "TOTAL")],
+        "Lines that begin with 'Subtotal', 'TOTAL': 2. Leave them out of sums.",
     ),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
 }

@@ -153,12 +153,14 @@ class CsvFiles:
         if width > named and (long := self._count(part, f"{_column(layout, named)} <> ''")):
             name = _column(layout, named)
             self._notes.append(f"{_lines(long)} more values than the header, from {name} on.")
-        labels = ", ".join(_column(layout, at) for at in range(min(width, _LABELS)))
-        total = f"lower(trim(coalesce({labels}), ' :')) IN {_TOTALS}"
-        if width > 1 and (totals := self._count(part, total)):
-            self._notes.append(
-                f"Lines that begin with a word such as Total: {totals:,}. Leave them out of sums."
-            )
+        names = [_column(layout, at) for at in range(min(width, _LABELS))]
+        labels = ", ".join(f"nullif(trim({name}), '')" for name in names)
+        label = f"trim(coalesce({labels}), ' :')"
+        query = f"SELECT {label}, count(*) FROM {part} WHERE lower({label}) IN {_TOTALS} GROUP BY 1"
+        if width > 1 and (totals := self._connection.execute(f"{query} ORDER BY 1").fetchall()):
+            words = ", ".join(f"'{word}'" for word, _ in totals)
+            count = sum(count for _, count in totals)
+            self._notes.append(f"Lines that begin with {words}: {count:,}. Leave them out of sums.")
         unnamed = [
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
         ]

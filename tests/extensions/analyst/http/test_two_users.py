@@ -192,6 +192,9 @@ def servers(
         serve(folders[0], *turns, files=files) as first,
         serve(folders[1], files=files) as second,
     ):
+        for server in (first, second):
+            while not server.get("/graphql/analyst/datasets").json()["datasets"]:
+                pass  # a server reads its data in the background
         yield first, second
 
 

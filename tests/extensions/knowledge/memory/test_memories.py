@@ -99,7 +99,7 @@ async def test_a_memory_is_forgotten_with_those_below_it(memories: Memories) -> 
     await memories.append(ANNS, message("m1"))
     await memories.append(below, message("m2", below))
     await memories.append(BOBS, message("m3", BOBS))
-    await memories.conversations()
+    await memories.aclose()  # which writes them
 
     assert await memories.forget(ANNS, access=access("ann", "delete")) == [str(ANNS), str(below)]
     assert await memories.conversations() == [str(BOBS)]

@@ -1,4 +1,4 @@
-"""What users want remembered beyond one conversation."""
+"""Memories: short texts that are kept for a user beyond one conversation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["topical", "episodic", "operational"]
-"""What a memory is about: a subject, something that happened, or how to work."""
+"""The kind of a memory: of a subject, of an event, or of a way to work."""
 
 Scope = Literal["user", "project"]
 """Whose a memory is: one user's, or that of all users whom the policy lets read it."""

@@ -238,7 +238,7 @@ class Knowledge:
 
     @cached_property
     def user_memories(self) -> KnowledgeMemories:
-        """What users want remembered beyond one conversation."""
+        """The memories of users, beyond one conversation."""
         return KnowledgeMemories(self)
 
     @property

@@ -23,7 +23,7 @@ async def answer(
     if memories is None:
         return 422, {"error": "Memories are part of knowledge, and this server has none."}
     if not user:
-        return 422, {"error": "Memories belong to users, and nobody has signed in."}
+        return 422, {"error": "Memories belong to users: sign in."}
     body = as_object(operation.body)
     match operation.name:
         case "list memories":

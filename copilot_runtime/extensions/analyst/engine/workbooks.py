@@ -67,13 +67,13 @@ class _Part:
 
 @dataclass(slots=True)
 class _Sheet:
-    """What the rows of a sheet are like."""
+    """The layout of a sheet."""
 
     tables: list[_Part] = field(default_factory=list[_Part])
     remarks: list[_Part] = field(default_factory=list[_Part])
     merged: Sequence[Range] = ()
     counts: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-    """What is said → how often, and the first cell."""
+    """Kind of doubt → number of cells, and the first one."""
 
     def count(self, what: str, place: str, number: int = 1) -> None:
         before, first = self.counts.get(what, (0, place))
@@ -221,7 +221,7 @@ def _count(found: _Sheet, row: Row) -> None:
 
 
 def _describe(found: _Sheet, tables: int) -> Iterator[str]:
-    """Yield what is not certain about a sheet, and what is left out."""
+    """Yield sentences about the doubts in a sheet and the rows left out."""
     if tables > 1:
         yield f"The sheet has {tables} tables."
     if remarks := sum(it.last - it.first + 1 for it in found.remarks):

@@ -1,4 +1,4 @@
-"""What users want remembered, as resources that searches find.
+"""Memories of users, as resources that searches find.
 
 common.User.ann/memory.Memory.m1     belongs to the user ann
 memory.Memory.m2                     is read by all whom the policy lets, and written by grant
@@ -72,7 +72,7 @@ class KnowledgeMemories(UserMemories):
         old = await self._find(actor, id)
         await require(self._knowledge.access(actor, "delete"), [str(old)])
         new = await self._put(actor, memory, old=old)
-        if not await self._delete(actor, old):  # somebody else has replaced it meanwhile
+        if not await self._delete(actor, old):  # another request has replaced it meanwhile
             await self._knowledge.resources.delete(new.id)
             raise _report_missing(id)
         await self._embed(new.uri, str(old))

@@ -36,7 +36,7 @@ def mcp(method: str, shows: str = "", **params: Any) -> Row:
 
 
 PAGES = (
-    *("/", "/access", "/data", "/knowledge", "/plans", "/sandbox", "/traces"),
+    *("/", "/access", "/data", "/knowledge", "/plans", "/sandbox", "/traces", "/widget.js"),
     *("/docs", "/openapi.json"),
 )
 _HEALTH = [

@@ -92,8 +92,6 @@ HTTP_ROWS: Mapping[str, Row] = {
     ),
     "DELETE memories/{memory}": Row(http("DELETE", "memories/<fact>"), changes=True),
     "POST memories/subscribe": post("memories/subscribe", {}),
-    "ANY memories": get("memories", "fact"),
-    "ANY memories/{rest:path}": get("memories/<fact>"),
     "POST a run": post("", RUN, changes=True),
     "POST agent/{agent}/run": post("agent/default/run", RUN, changes=True),
     "POST agent/{agent}/ask": post("agent/default/ask", RUN),

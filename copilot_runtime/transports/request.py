@@ -177,7 +177,11 @@ class Request:
             except BadRequest as error:
                 self._body = error
                 raise
+            except ValueError as error:
+                self._json = error
             self._is_decoded = True
+        if isinstance(self._json, ValueError):
+            raise self._json
         return self._json
 
     async def json_object(self) -> JsonObject:

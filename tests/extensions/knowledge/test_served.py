@@ -613,16 +613,16 @@ def test_a_mounted_runtime_links_below_its_path_and_asks_the_dependencies(pages:
     host = FastAPI()
     knowledge = library(pages)
     runtime(knowledge).mount(host, "/api/copilot", dependencies=[Depends(need_key)])
-    with TestClient(host) as client:
+    with TestClient(host, root_path="/proxy") as client:
         assert client.portal is not None
         client.portal.call(knowledge.update)
-        path = "/api/copilot/knowledge/search"
+        path = "/proxy/api/copilot/knowledge/search"
         refused = client.get(path, params={"q": "dogs"})
         found = client.get(path, params={"q": "dogs wait"}, headers={"key": "open"}).json()
 
         assert refused.status_code == 401
         link = found["results"][0]["url"]
-        assert link.startswith("/api/copilot/knowledge/resources/")
+        assert link.startswith("/proxy/api/copilot/knowledge/resources/")
         assert client.get(link, headers={"key": "open"}).status_code == 200
 
 

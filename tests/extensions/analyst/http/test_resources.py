@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from copilot_runtime.adapters.scripted import call, say
@@ -43,10 +42,8 @@ def test_charts_and_files_of_a_mounted_application_have_its_prefix(tmp_path: Pat
     columns = {"chart_type": "bar", "x_column": "city", "y_column": "amount"}
     draw = call("plot_data", {"sql": "SELECT city, amount FROM orders", **columns})
     save = call("download_data", {"sql": "FROM orders", "format": "csv", "filename": "all"})
-    inner = build_runtime(tmp_path, draw, save, say("Both are below.")).app()
-    outer = Starlette(
-        routes=[Mount("/api", inner)], lifespan=lambda _: inner.router.lifespan_context(inner)
-    )
+    outer = FastAPI()
+    outer.mount("/api", build_runtime(tmp_path, draw, save, say("Both are below.")).app())
     with TestClient(outer, LOCAL, headers={"x-user": "ann"}, root_path="/proxy") as client:
         question = {"message": "Plot the amounts, and save them"}
         body = client.post("/proxy/api/copilot/chat", json=question).json()

@@ -306,6 +306,9 @@ class RunSlot:
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
 """The run of the current task, inherited by its child tasks."""
 
+CURRENT_PATH: ContextVar[str] = ContextVar("CURRENT_PATH")
+"""The path of the runtime's URL as the client sees it, for links; unset outside of requests."""
+
 
 def find_budget() -> Budget | None:
     """Return the budget of the current run, or None if there is none."""

@@ -23,7 +23,9 @@ function drawChart(chart) {
   const box = element("figure", "", "chart"), image = element("img");
   image.alt = chart.title || "Chart";
   box.append(image);
-  loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
+  const load = () => loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
+  themeListeners.add(load);
+  load();
   return box;
 }
 

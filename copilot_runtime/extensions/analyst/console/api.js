@@ -11,7 +11,7 @@ async function change(method, path, sent = undefined) {
   const headers = { accept: "application/json" };
   if (sent !== undefined) headers["content-type"] = "application/json";
   const body = sent === undefined ? undefined : JSON.stringify(sent);
-  const response = await fetch(base + path, { method, headers: authorized(headers), body });
+  const response = await fetchAuthorized(path, { method, headers, body });
   if (response.ok) return;
   const answer = await response.json().catch(() => ({}));
   throw new Error(answer.message ?? answer.error ?? `The server answered ${response.status}.`);

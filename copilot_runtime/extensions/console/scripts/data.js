@@ -4,7 +4,7 @@
 async function fetchData(path, accept = "application/json", signal = undefined, sent = undefined, method = sent === undefined ? "GET" : "POST") {
   const headers = { accept };
   if (sent !== undefined) headers["content-type"] = "application/json";
-  const response = await fetch(base + path, { headers: authorized(headers), signal, method, body: sent && JSON.stringify(sent) });
+  const response = await fetchAuthorized(path, { headers, signal, method, body: sent && JSON.stringify(sent) });
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
   const words = answer.message ?? answer.error ?? `The server answered ${response.status}.`;
@@ -19,7 +19,9 @@ async function attempt(work) {
     return await work();
   } catch (error) {
     if (error.name === "AbortError") return undefined;
-    $("problem").textContent = error.message;
+    const way = Object.assign(element("button", "Sign in", "link"), { type: "button", onclick: () => askToSignIn() });
+    const mayHelp = error.status === 401 || error.status === 403;
+    $("problem").replaceChildren(...[error.message, error.status === 403 ? $("problem").dataset.forbidden : "", mayHelp ? way : ""].filter(Boolean).flatMap((part) => [part, " "]));
     $("problem").hidden = false;
     return undefined;
   }

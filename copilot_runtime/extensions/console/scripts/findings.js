@@ -41,14 +41,20 @@ async function loadPicture(id) {
 }
 
 function drawChart(node, title, { id, title: words }) {
-  title.replaceChildren(element("b", "", words || "Chart"));
-  if (node.chart === id) return;
-  node.chart = id;
+  title.replaceChildren(element("b", "", "Chart"), element("span", "brief", words));  // the image has its title
+  const look = `${id} ${themeOfPage()}`;
+  if (node.chart === look) return;
+  node.chart = look;
   const image = element("img", "chart");
   image.alt = words || "Chart";
   node.replaceChildren(title, image);
   loadPicture(id).then((data) => { image.src = data; }, () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
 }
+
+themeListeners.add(() => {
+  for (const item of thread.items) if (item.activityType === "analyst-chart") thread.changed.add(item);
+  scheduleDraw();
+});
 
 function drawTable(node, title, { title: words, columns = [], rows = [], total_rows: total = rows.length }) {
   const name = words && !/^[\d,]+ rows?$/.test(words) ? words : "Table", shown = Math.min(rows.length, MOST_ROWS);

@@ -405,7 +405,7 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
         yield from (text, "")
     yield from ("| field | type | default |", "|---|---|---|")
     for field in node.body:
-        if isinstance(field, ast.AnnAssign):
+        if isinstance(field, ast.AnnAssign) and ast.unparse(field.target) != "type":
             kind = ast.unparse(field.annotation)
             default = f"`{ast.unparse(field.value)}`" if field.value else "required"
             yield f"| `{ast.unparse(field.target)}` | {_code(kind)} | {default} |"

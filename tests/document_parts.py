@@ -162,14 +162,14 @@ def _quote(names: Iterable[str] | None) -> str:
 
 
 def unsupported_table(adapter: str) -> str:
-    """Return what one adapter does not support, and why, as a table in Markdown."""
-    rows = [
-        f"| {CAPABILITIES[name]} | {why} |" for name, why in UNSUPPORTED.get(adapter, {}).items()
-    ]
-    rows += [
-        f"| {CAPABILITIES[name]} | Unknown: the service does not document it. |"
-        for name in sorted({*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})})
-    ]
+    """Return what one adapter does not support, by the reason, as a table in Markdown."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in UNSUPPORTED.get(adapter, {}).items():
+        reasons.setdefault(why, []).append(CAPABILITIES[name])
+    if unknown := {*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})}:
+        names = [CAPABILITIES[name] for name in sorted(unknown)]
+        reasons["Unknown: the service does not document it."] = names
+    rows = [f"| {'; '.join(names)} | {why} |" for why, names in reasons.items()]
     return _lines(["| not supported | reason |", "|---|---|", *rows])
 
 

@@ -18,6 +18,7 @@ from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UN
 from copilot_runtime.adapters.error_classes import ERROR_CLASSES
 from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
+from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES
 from copilot_runtime.api import events
 from copilot_runtime.base import errors
@@ -189,19 +190,25 @@ def _size(size: int | None) -> str:
     return "" if size is None else f"{size / 1_000_000:.1f} MB"
 
 
-def preset_table(adapter: str) -> str:
-    """Return the address and the key of one service as a table in Markdown."""
-    preset = PRESETS[adapter]
+def presets_table(group: str) -> str:
+    """Return the addresses and keys of OpenAI, of services or of local servers, in Markdown."""
+    head = "| service | preset | API key | address | default model |"
+    return _lines([head, "|---|---|---|---|---|", *map(_preset, _list_presets(group))])
+
+
+def _list_presets(group: str) -> Iterable[Preset]:
+    groups = {True: "services", False: "local"}
+    for preset in PRESETS.values():
+        if group == ("openai" if preset is OPENAI else groups[preset.needs_key]):
+            yield preset
+
+
+def _preset(preset: Preset) -> str:
     key = f"`{preset.key_variable}`" if preset.needs_key else f"none, or `{preset.key_variable}`"
-    url = f" or `{preset.url_variable}`" if preset.url_variable else ""
-    rows = [
-        f"| API key | {key}, or the argument `api_key` |",
-        f"| address | {f'`{preset.base_url}`' if preset.base_url else 'required'} |",
-        f"| another address | the argument `base_url`{url} |",
-        f"| default model | {f'`{preset.model}`' if preset.model else 'none: name one'} |",
-        f"| name in `copilot.yml` | `{preset.adapter}` |",
-    ]
-    return _lines(["| setting | value |", "|---|---|", *rows])
+    addresses = [preset.base_url and f"`{preset.base_url}`", f"`{preset.url_variable}`"]
+    address = " or ".join(it for it in addresses if it.strip("`"))
+    model = f"`{preset.model}`" if preset.model else "none: name one"
+    return f"| {preset.name} | `{preset.adapter}` | {key} | {address} | {model} |"
 
 
 def errors_table() -> str:
@@ -377,7 +384,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "unsupported": unsupported_table,
     "media_limits": lambda _: media_limits_table(),
     "tool_rules": lambda _: tool_rules_table(),
-    "preset": preset_table,
+    "presets": presets_table,
     "settings": settings_tables,
     "errors": lambda _: errors_table(),
     "provider_errors": lambda _: provider_errors_table(),

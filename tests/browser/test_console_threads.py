@@ -45,10 +45,10 @@ async def test_what_a_reload_shows_is_what_was_there(browser: Browser):
         await say(page, 'What time is it in Paris and add a note "water the plants"')
         await expect(answer(page)).to_contain_text("number 1.")
         await say(page, "Show me an error")
-        await expect(page.get_by_role("alert")).to_contain_text("NETWORK_ERROR")
+        await expect(page.get_by_role("alert")).to_contain_text("Network error")
         before = await shown(page)
         await page.reload()
-        await expect(page.get_by_role("alert")).to_contain_text("NETWORK_ERROR")
+        await expect(page.get_by_role("alert")).to_contain_text("Network error")
 
         assert await shown(page) == before
         await expect(page.get_by_role("list", name="Notes")).to_have_text("water the plants")

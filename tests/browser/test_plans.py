@@ -266,7 +266,7 @@ async def test_what_models_write_is_shown_as_it_is(browser: Browser) -> None:
         await row(page, "NNNN").click()
         await expect(page.locator("#task-content")).to_contain_text(markup)
         await expect(page.locator("#task-content summary")).to_contain_text(markup)
-        await page.get_by_role("button", name="Reject").click()
+        await page.get_by_role("button", name="Decline").click()
         await expect(page.locator("#status")).to_have_text("failed")
         assert await page.locator("#plan img").count() == 0
         width = await page.evaluate("document.documentElement.scrollWidth")

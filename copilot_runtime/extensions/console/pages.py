@@ -60,7 +60,7 @@ _TABS: Mapping[str, Tab] = {
     "tracing": Tab(
         name="traces",
         title="Traces",
-        scripts=("api", "spans", "waterfall", "details", "flow", "difference", "page"),
+        scripts=("api", "spans", "waterfall", "details", "flow", "difference", "totals", "page"),
     ),
     "access": Tab(name="access", title="Access", scripts=("page",)),
 }

@@ -100,6 +100,8 @@ class TaskState:
     """The conversation of the paused assistant, as AG-UI messages."""
     replies: list[Reply] = field(default_factory=list[Reply])
     """Answers for the paused assistant."""
+    decision: QuestionAnswered | None = None
+    """The last answer of a person to a question about it."""
     is_stopping: bool = False
     started_at: float | None = None
     ended_at: float | None = None
@@ -297,6 +299,7 @@ class Plan:
         if state is None:  # its task ended before the answer was stored
             return
         question = state.questions.pop(event.question_id)
+        state.decision = event
         if not state.questions:
             self._set_status(state, "running" if state.attempts else "pending")
         match event.answer:

@@ -18,6 +18,7 @@ def describe_plan(plan: Plan) -> JsonObject:
         "reason": plan.root.reason,
         "output": None if plan.root.output is None else _shorten(plan.root.output),
         "evaluation": _describe_evaluation(plan.root),
+        "decision": _describe_decision(plan.root),
         "rounds": plan.root.rounds,
         "progress": {
             "over": sum(state.is_over for state in states),
@@ -53,6 +54,7 @@ def describe_state(state: TaskState) -> JsonObject:
             "round": state.round or None,
             "attempts": state.attempts if state.attempts > 1 else None,
             "reason": state.reason or None,
+            "decision": _describe_decision(state),
             "evaluation": _describe_evaluation(state),
             "rounds": state.rounds or None,
             "calls": len(state.calls) or None,
@@ -105,6 +107,14 @@ def _describe_evaluation(state: TaskState) -> JsonObject | None:
     if not state.evaluations:
         return None
     return {"passed": state.evaluations[-1].passed, "missing": state.evaluations[-1].missing}
+
+
+def _describe_decision(state: TaskState) -> JsonObject | None:
+    """Return the last answer of a person about a task, or `None`."""
+    if (event := state.decision) is None:
+        return None
+    fields: JsonObject = {"note": event.note or None, "user": event.user}
+    return {"answer": event.answer, **drop_none(fields)}
 
 
 def describe_context(question: QuestionAsked, state: TaskState) -> list[JsonObject]:

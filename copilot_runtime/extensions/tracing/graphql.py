@@ -42,6 +42,8 @@ class TraceSummary:
     trace_id: str
     name: str
     agent: str
+    user: str
+    question: str = strawberry.field(description="Its beginning, if content is stored")
     thread_id: str
     run_id: str
     start_time_unix_nano: str
@@ -102,7 +104,7 @@ class TraceGroup:
     unpriced: int
 
 
-@strawberry.type(description="Statistics of traces, by agent, model and tool")
+@strawberry.type(description="Statistics of traces, by agent, model, tool, user and time")
 class TraceStats:
     traces: int
     failed: int
@@ -110,6 +112,8 @@ class TraceStats:
     agents: list[TraceGroup]
     models: list[TraceGroup]
     tools: list[TraceGroup]
+    users: list[TraceGroup]
+    times: list[TraceGroup] = strawberry.field(description="By minute, hour or day")
 
 
 @strawberry.type(description="A span that has just started (phase start) or ended (phase end)")
@@ -126,6 +130,7 @@ class TraceFilterInput:
     run_id: str = ""
     agent: str = ""
     user: str = ""
+    model: str = ""
     since: str = ""
     until: str = ""
     has_error: bool | None = None
@@ -184,6 +189,8 @@ class TraceQuery:
             agents=[*map(_build_group, stats.agents)],
             models=[*map(_build_group, stats.models)],
             tools=[*map(_build_group, stats.tools)],
+            users=[*map(_build_group, stats.users)],
+            times=[*map(_build_group, stats.times)],
         )
 
 

@@ -1,15 +1,21 @@
 """Statistics of traces (counts, durations, tokens and cost), and the comparison of two of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from math import ceil
+from operator import attrgetter
 from typing import Any, Literal
 
 import orjson
 
 from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_dollars
-from copilot_runtime.extensions.tracing.store.traces import split_traces
+from copilot_runtime.extensions.tracing.store.traces import (
+    TraceSummary,
+    count_spans,
+    split_traces,
+)
 from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
@@ -18,7 +24,10 @@ _SERVER = KINDS["server"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStats:
-    """Statistics of all spans of one agent, model or tool. Times are in seconds."""
+    """Statistics of all spans of one agent, model or tool, or of the traces of one user or time.
+
+    Times are in seconds.
+    """
 
     name: str
     count: int
@@ -34,7 +43,7 @@ class GroupStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStats:
-    """Statistics of traces by agent, model and tool, sorted by number of calls."""
+    """Statistics of traces by agent, model, tool and user, sorted by number, and over time."""
 
     traces: int
     failed: int
@@ -43,6 +52,10 @@ class TraceStats:
     agents: Sequence[GroupStats]
     models: Sequence[GroupStats]
     tools: Sequence[GroupStats]
+    users: Sequence[GroupStats]
+    """Traces by user, whose name is empty for anonymous ones."""
+    times: Sequence[GroupStats]
+    """Traces by the minute, hour or day (UTC) of their start, the oldest first."""
 
 
 class _Group:
@@ -66,6 +79,14 @@ class _Group:
             self.unpriced += 1
         else:
             self.dollars += dollars
+
+    def add_trace(self, summary: TraceSummary) -> None:
+        self.seconds.append(summary.duration)
+        self.errors += summary.errors > 0
+        self.tokens[0] += summary.input_tokens
+        self.tokens[1] += summary.output_tokens
+        self.dollars += summary.dollars
+        self.unpriced += summary.unpriced
 
     def build(self) -> GroupStats:
         return GroupStats(
@@ -93,18 +114,41 @@ class _Groups(dict[str, _Group]):
 def compute_stats(records: Iterable[Record]) -> TraceStats:
     """Compute statistics of traces. An agent's tokens are those of its own model requests."""
     traces = split_traces(records)
-    agents, models, tools = _Groups(), _Groups(), _Groups()
+    summaries = [count_spans(*items) for items in traces.items()]
+    agents, models, tools, users, times = (_Groups() for _ in range(5))
     for spans in traces.values():
         for node in walk_tree(build_tree(spans)):
             _count(node, agents, models, tools)
+    write_time = _choose_unit([summary.start for summary in summaries])
+    for summary in summaries:
+        users[summary.user].add_trace(summary)
+        times[write_time(summary.start)].add_trace(summary)
     return TraceStats(
         traces=len(traces),
-        failed=sum(any(it["status"]["code"] == 2 for it in spans) for spans in traces.values()),
+        failed=sum(summary.errors > 0 for summary in summaries),
         spans=sum(map(len, traces.values())),
         agents=agents.build(),
         models=models.build(),
         tools=tools.build(),
+        users=users.build(),
+        times=sorted(times.build(), key=attrgetter("name")),
     )
+
+
+def _choose_unit(starts: Sequence[int]) -> Callable[[int], str]:
+    """Return a function that writes a time as ISO 8601, to the minute, hour or day.
+
+    It is the smallest unit of which the times span at most 60.
+    """
+    seconds = (max(starts) - min(starts)) // 10**9 if starts else 0
+
+    def write(start: int) -> str:
+        moment = datetime.fromtimestamp(start / 1e9, UTC)
+        if seconds > 60 * 3600:
+            return f"{moment:%Y-%m-%d}"
+        return f"{moment:%Y-%m-%dT%H:00Z}" if seconds > 3600 else f"{moment:%Y-%m-%dT%H:%MZ}"
+
+    return write
 
 
 def find_percentile(values: Sequence[float], share: float) -> float:

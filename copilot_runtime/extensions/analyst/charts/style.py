@@ -27,7 +27,7 @@ LONG_LABEL = 14
 
 @dataclass(frozen=True, kw_only=True)
 class Theme:
-    """Colours of an image, which has its own background."""
+    """Colours of an image, which has its own background: those of the console's `base.css`."""
 
     background: str
     text: str
@@ -36,8 +36,8 @@ class Theme:
 
 
 THEMES: Mapping[str, Theme] = {
-    "light": Theme(background="#ffffff", text="#111827", muted="#4b5563", grid="#e5e7eb"),
-    "dark": Theme(background="#111827", text="#f3f4f6", muted="#9ca3af", grid="#273244"),
+    "light": Theme(background="#ffffff", text="#1a1c1f", muted="#5d6168", grid="#e5e5e1"),
+    "dark": Theme(background="#17191c", text="#ececed", muted="#a2a7af", grid="#2b2f34"),
 }
 
 _SHARES = re.compile(r"(^|_|\b)(share|percent|percentage|pct|rate|ratio)(_|\b|$)", re.I)

@@ -219,7 +219,7 @@ const EVENTS = {
 };
 
 function fail(thread, { code, message, retryAt }) {
-  thread.run.error = { title: TITLES[code] ?? code ?? "Error", message, retryAt };
+  thread.run.error = { title: code ? titleOfError(code) : "Error", message, retryAt };
   for (const item of thread.run.items) {
     if (item.role === "assistant") item.broken = !item.toolCalls?.some((call) => call.result);
   }

@@ -1,11 +1,10 @@
 /* Shared by the data pages: requests with the credentials of the user, and error messages. */
 
-/* Fetches a path; with a body, sends it as JSON by POST. */
-async function fetchData(path, accept = "application/json", signal = undefined, sent = undefined) {
+/* Fetches a path; with a body, sends it as JSON by POST unless another method is named. */
+async function fetchData(path, accept = "application/json", signal = undefined, sent = undefined, method = sent === undefined ? "GET" : "POST") {
   const headers = { accept };
-  const posted = sent === undefined ? {} : { method: "POST", body: JSON.stringify(sent) };
   if (sent !== undefined) headers["content-type"] = "application/json";
-  const response = await fetch(base + path, { headers: authorized(headers), signal, ...posted });
+  const response = await fetchAuthorized(path, { headers, signal, method, body: sent && JSON.stringify(sent) });
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
   const words = answer.message ?? answer.error ?? `The server answered ${response.status}.`;
@@ -20,7 +19,9 @@ async function attempt(work) {
     return await work();
   } catch (error) {
     if (error.name === "AbortError") return undefined;
-    $("problem").textContent = error.message;
+    const way = Object.assign(element("button", "Sign in", "link"), { type: "button", onclick: () => askToSignIn() });
+    const mayHelp = error.status === 401 || error.status === 403;
+    $("problem").replaceChildren(...[error.message, error.status === 403 ? $("problem").dataset.forbidden : "", mayHelp ? way : ""].filter(Boolean).flatMap((part) => [part, " "]));
     $("problem").hidden = false;
     return undefined;
   }

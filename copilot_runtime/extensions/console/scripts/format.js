@@ -1,4 +1,4 @@
-/* Formats times, counts and prices, and truncates long texts. */
+/* Formats times, counts, prices and answers to questions, and truncates long texts. */
 
 function formatTime(milliseconds) {
   if (milliseconds < 1) return `${Math.round(milliseconds * 1000)} µs`;
@@ -22,3 +22,16 @@ const formatCount = (count) => count.toLocaleString("en");
 const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
 
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
+/* Answers to questions: the button, and what is said of it afterwards. */
+const REPLIES = {
+  approve: ["Approve", "approved"],
+  reject: ["Decline", "declined"],
+  retry: ["Do it again", "to be done again, decided"],
+  done: ["It was done", "noted as done"],
+  fail: ["Give it up", "given up"],
+  resolve: ["Answer", "answered"],
+  cancel: ["Cancel", "cancelled"],
+};
+
+const saidOf = ({ answer, user, note }) => `${REPLIES[answer]?.[1] ?? answer}${user ? ` by ${user}` : ""}${note ? `: ${note}` : ""}`;

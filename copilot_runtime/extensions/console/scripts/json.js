@@ -10,7 +10,7 @@ function viewOfText(words) {
   return value === null || typeof value !== "object" ? element("pre", "", words) : viewOf(value);
 }
 
-function viewOf(value) {
+function viewOf(value, depth = 0) {
   const rows = Array.isArray(value) ? value : value?.rows;
   if (Array.isArray(rows) && rows.length && rows.every(isObject)) {
     const names = [...new Set(rows.flatMap(Object.keys))];
@@ -19,11 +19,11 @@ function viewOf(value) {
   if (!isObject(value)) return formatted(value);
   const pairs = Object.entries(value);
   if (!pairs.length) return element("small", "", "nothing");
-  if (pairs.length > 12 || pairs.some(([, each]) => each !== null && typeof each === "object")) return formatted(value);
+  if (pairs.length > 12 || depth > 2) return formatted(value);
   const list = element("dl", "pairs");
   for (const [name, each] of pairs) {
     const cell = element("dd");
-    cell.append(name === "sql" ? codeOf(String(each), "sql") : String(each));
+    cell.append(name === "sql" ? codeOf(String(each), "sql") : isObject(each) || (Array.isArray(each) && each.some(isObject)) ? viewOf(each, depth + 1) : [each].flat().map(String).join(", "));
     list.append(element("dt", "", name), cell);
   }
   return list;

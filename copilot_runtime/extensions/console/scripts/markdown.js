@@ -1,12 +1,14 @@
 /* Markdown of models as nodes: parsed by markdown-it, cleaned by DOMPurify, coloured by highlight.js. */
 
-const MOST_DRAWN = 60_000;     // characters of an answer that are drawn; the rest is text that can be opened
-const PIECE = 6_000;           // characters that are parsed at once,
-const MOST_PIECE = 24_000;     // if they are several blocks; a longer block is cut
+const MOST_ELEMENTS = 2_000;   // of an answer, since it is elements that cost; a button draws more
+const PER_ELEMENT = 40;        // characters of text that cost as much as an element
+const PIECE = 3_000;           // characters that are parsed at once, and more for a longer block,
+const MOST_PIECE = 24_000;     // which is cut after so many characters,
+const MOST_TOKENS = 2_000;     // or so many parts
 const MOST_INLINE = 8_000;     // characters of a paragraph with markup; a longer one is plain text
 const MOST_COLOURED = 20_000;  // characters of code in colours
 
-const parser = markdownit({ linkify: true, breaks: true, maxNesting: 30 });
+const parser = markdownit({ linkify: true, breaks: true, maxNesting: 20 });
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 parser.validateLink = (url) => /^(https?:|mailto:|\/(?!\/)|data:image\/(png|jpeg|gif|webp);base64,)/i.test(url);
 parser.core.ruler.before("inline", "limits", ({ tokens }) => {
@@ -98,6 +100,7 @@ class MarkdownView {
   #source = "";
   #isOpen = false;
   #done = 0;      // characters of finished blocks
+  #left = MOST_ELEMENTS;
   #tail = [];     // the nodes of the block that may still grow
   #env = {};
   #timer = 0;
@@ -115,6 +118,7 @@ class MarkdownView {
 
   #restart() {
     this.#done = 0;
+    this.#left = MOST_ELEMENTS;
     this.#env = {};
     this.#tail = [];
     this.box.replaceChildren();
@@ -127,13 +131,13 @@ class MarkdownView {
     this.#timer = setTimeout(() => {
       this.#timer = 0;
       if (isLeft || drawn !== this.#source || wasOpen !== this.#isOpen) this.#work();
-    }, Math.min(took * 2, 500));
+    }, Math.min(took * 4, 1000));
   }
 
   /* Draws the next piece, and returns whether there are more. */
   #step() {
     for (const node of this.#tail.splice(0)) node.remove();
-    if (this.#done >= MOST_DRAWN) return this.#drawRest();
+    if (this.#left <= 0) return this.#offerRest();
     let isLast, piece, tokens, last;
     for (let size = PIECE; ; size *= 2) {
       const taken = this.#source.slice(this.#done, this.#done + size);
@@ -141,25 +145,29 @@ class MarkdownView {
       piece = isLast ? taken : taken.slice(0, taken.lastIndexOf("\n") + 1) || taken;
       tokens = parser.parse(piece, this.#env);
       last = isLast && !this.#isOpen ? -1 : tokens.findLastIndex((token) => token.level === 0 && token.nesting >= 0);
-      if (isLast || last > 0 || size >= MOST_PIECE) break;
+      if (isLast || last > 0 || size >= MOST_PIECE || tokens.length > MOST_TOKENS) break;
     }
     const isWhole = last < 0 || (!isLast && last === 0);
-    this.box.append(nodesOf(isWhole ? tokens : tokens.slice(0, last), this.#env));
-    this.#done += isWhole ? piece.length : offsetOf(piece, tokens[last].map[0]);
-    if (isLast && !isWhole) {
-      const open = nodesOf(tokens.slice(last), this.#env);
-      this.#tail = [...open.childNodes];
-      this.box.append(open);
-    }
+    const taken = isWhole ? piece.length : offsetOf(piece, tokens[last].map[0]);
+    this.#left -= this.#append(isWhole ? tokens : tokens.slice(0, last)).count + taken / PER_ELEMENT;
+    this.#done += taken;
+    if (isLast && !isWhole) this.#tail = this.#append(tokens.slice(last)).nodes;
     return !isLast;
   }
 
-  #drawRest() {
-    const rest = this.#source.slice(this.#done), node = document.createElement("details"), words = document.createElement("pre");
-    node.append(Object.assign(document.createElement("summary"), { textContent: `${rest.length.toLocaleString("en")} more characters` }), words);
-    node.ontoggle = () => { words.textContent = node.open ? rest : ""; };
-    this.#tail = [node];
-    this.box.append(node);
+  #append(tokens) {
+    const made = nodesOf(tokens, this.#env), nodes = [...made.childNodes], count = made.querySelectorAll("*").length;
+    this.box.append(made);
+    return { nodes, count };
+  }
+
+  #offerRest() {
+    const left = this.#source.length - this.#done;
+    if (!left) return false;
+    const more = Object.assign(document.createElement("button"), { type: "button", textContent: `Show more: ${left.toLocaleString("en")} characters are left` });
+    more.onclick = () => { this.#left = MOST_ELEMENTS; if (!this.#timer) this.#work(); };
+    this.#tail = [more];
+    this.box.append(more);
     return false;
   }
 }

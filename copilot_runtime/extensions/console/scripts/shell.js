@@ -46,23 +46,29 @@ const credentials = stored("sessionStorage", "authorization");
 let onUser = () => {};    // called when another user has signed in
 let hasDeclined = false;  // then the page does not ask again by itself
 
-/* Adds the credentials to the headers of a request. */
-function authorized(headers) {
-  return credentials.get() ? { ...headers, authorization: credentials.get() } : headers;
+/* Sends a request to the server with the credentials. A login of the application may answer it with a redirect. */
+async function fetchAuthorized(path, { headers, ...options }) {
+  const sent = credentials.get() ? { ...headers, authorization: credentials.get() } : headers;
+  const response = await fetch(base + path, { ...options, headers: sent, redirect: "manual" });
+  return response.type === "opaqueredirect" ? Response.json({ message: "You are signed out." }, { status: 401 }) : response;
 }
 
-function askToSignIn(words = "") {
+/* Asks for a token; a page behind the login of an application is loaded again instead, so that it can ask. */
+function askToSignIn(words = "", isBehindLogin = false) {
   const isSignedIn = Boolean(credentials.get());
+  $("token-box").hidden = isBehindLogin;
   $("sign-in-text").textContent = words || (isSignedIn ? "You have signed in." : "With a token of this server, or of your login.");
   $("sign-out").hidden = !isSignedIn;
   $("sign-in").returnValue = "cancel";
   if (!$("sign-in").open) $("sign-in").showModal();
-  $("token").focus();
+  $(isBehindLogin ? "enter" : "token").focus();
 }
 
 /* Asks after a response 401, once. */
-function refuse(words) {
-  if (!hasDeclined) askToSignIn(words);
+async function refuse(words) {
+  if (hasDeclined || $("sign-in").open) return;
+  const page = await fetch(location.pathname, { method: "HEAD", redirect: "manual", headers: { accept: "text/html" }, cache: "no-store" }).catch(() => ({}));
+  askToSignIn(words, [0, 401, 403].includes(page.status));
 }
 
 function drawAccount() {
@@ -83,7 +89,8 @@ $("sign-in").onclose = () => {
   const token = $("token").value.trim(), answer = $("sign-in").returnValue;
   $("token").value = "";
   hasDeclined = answer === "cancel";
-  if (answer === "out") signIn("");
+  if (answer === "in" && $("token-box").hidden) location.reload();
+  else if (answer === "out") signIn("");
   else if (answer === "in" && token) signIn(token);
 };
 drawAccount();

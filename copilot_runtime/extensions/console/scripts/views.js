@@ -58,10 +58,13 @@ const ACTIVITIES = {
   ...(hasSandbox() && { "mcp-apps": appView, "open-generative-ui": generatedPageView }),
 };
 
-/* The order on the page: that of the thread, but sources stand below the answer, above its footer. */
+/* The order on the page: that of the thread, but sources stand below the answer, above its footer. The analyst's
+thoughts are a list; clients that do not know it get them as reasoning, too. */
 function ordered(items) {
   const shown = [], sources = [];
+  const thoughts = items.flatMap(({ activityType, content }) => (activityType === "analyst-thoughts" && content?.thoughts) || []).map(({ content }) => content);
   for (const item of items) {
+    if (item.role === "reasoning" && thoughts.some((words) => words && item.content.includes(words))) continue;
     if (item.activityType === "sources") { sources.push(item); continue; }
     if (item.role === "user" || item.kind === "run") shown.push(...sources.splice(0));
     shown.push(item);
@@ -192,29 +195,32 @@ function sourcesView() {
 }
 
 const MOST_TASKS = 40;
+const MOST_LISTED = 1_000;
 
-/* The progress of a plan: its first tasks, and a link to the plan. */
+/* The first tasks of a plan, each with its depth in the tree. */
+function tasksOf(tasks, depth = 0, found = []) {
+  for (const task of Array.isArray(tasks) ? tasks : []) {
+    if (found.length > MOST_LISTED) break;
+    found.push({ task: task ?? {}, depth });
+    tasksOf(task?.tasks, depth + 1, found);
+  }
+  return found;
+}
+
+/* The progress of a plan, and a link to it. */
 function drawPlan(node, title, plan) {
   const { over = 0, total = 0 } = plan.progress ?? {};
-  const list = element("ol", "plan"), rows = [];
-  const collect = (tasks, depth) => {
-    for (const task of Array.isArray(tasks) ? tasks : []) {
-      if (rows.length > MOST_TASKS) return;
-      rows.push({ task: task ?? {}, depth });
-      collect(task?.tasks, depth + 1);
-    }
-  };
-  collect(plan.tasks, 0);
+  const list = element("ol", "plan"), rows = tasksOf(plan.tasks);
   for (const { task, depth } of rows.slice(0, MOST_TASKS)) {
     const item = list.appendChild(element("li"));
     item.dataset.status = task.status;
     item.style.marginLeft = `${Math.min(depth, 6) * 1.1}rem`;
-    item.append(element("span", "", task.name), element("small", "", [task.status, task.assistant].filter(Boolean).join(" · ")));
+    item.append(element("span", "", task.name), element("small", "", [task.status, task.assistant, task.decision && saidOf(task.decision)].filter(Boolean).join(" · ")));
   }
   const shown = Math.min(rows.length, MOST_TASKS);
   const more = element("small", "", total > shown ? `${shown} of ${total} tasks. ` : "");
   if (pages.planner) more.append(link("Open the plan", `${pages.planner}#${encodeURIComponent(plan.id)}`));
-  title.replaceChildren(element("b", "", "Plan"), element("small", "", `${plan.status} · ${over} of ${total} tasks are over`));
+  title.replaceChildren(element("b", "", "Plan"), element("small", "", [plan.status, plan.decision && saidOf(plan.decision), `${over} of ${total} tasks are over`].filter(Boolean).join(" · ")));
   node.replaceChildren(title, list, more);
 }
 
@@ -233,34 +239,56 @@ function stepView(item) {
 }
 
 /* A question of the agent, which waits for an answer without a time limit. */
-function interruptView({ interrupt }) {
-  const node = element("section", "card ask"), buttons = element("div", "buttons");
-  const field = element("input"), label = element("label", "", "Answer, as JSON or as text");
-  const state = element("small", "", "");
+function interruptView(item) {
+  const { interrupt } = item, { properties } = interrupt.responseSchema ?? {}, { approved, answer, ...others } = properties ?? {};
+  const choices = answer?.enum, asked = { ...others, ...(!choices && answer && { answer }) };
+  const fields = properties ? Object.entries(asked).map(fieldOf) : [fieldOf(["Answer, as JSON or as text", { default: '{"approved":true}' }])];
+  const node = element("section", "card ask"), about = element("div"), form = element("div"), buttons = element("div", "buttons"), state = element("p", "note");
+  const give = (name) => {
+    const values = Object.fromEntries(fields.map(({ name, read }) => [name, read()]).filter(([, value]) => value !== undefined));
+    const fixed = choices ? { answer: name } : approved && { approved: name === "approve" };
+    const payload = properties ? { ...values, ...fixed } : asValue(Object.values(values)[0] ?? "");
+    item.said = saidOf({ answer: name, user: "you", note: Object.values(values).filter((value) => properties && typeof value !== "boolean").join(", ") });
+    decide(interrupt, name === "reject" && !approved ? { status: "cancelled" } : { status: "resolved", payload });
+  };
   node.setAttribute("aria-label", "Question of the agent");
-  node.append(element("h3", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`));
-  const about = interrupt.metadata?.value ?? interrupt.metadata;
-  if (about !== undefined && about !== null) node.append(viewOf(about));
-  field.value = JSON.stringify(sampleOf(interrupt.responseSchema));
-  label.append(field);
-  buttons.append(
-    button("Approve", () => decide(interrupt, { status: "resolved", payload: asValue(field.value) }), "main"),
-    button("Decline", () => decide(interrupt, { status: "cancelled" })), state);
-  node.append(label, buttons);
-  return { node, update(item, thread) {
+  buttons.append(...(choices ?? ["approve", "reject"]).map((name) => button(REPLIES[name]?.[0] ?? name, () => give(name), name === "approve" ? "main" : "")));
+  form.append(...fields.map(({ label }) => label), buttons);
+  node.append(element("h3", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
+  return { node, update(_, thread) {
     const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
-    for (const each of [field, ...buttons.querySelectorAll("button")]) each.disabled = !waits;
+    if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));
     node.classList.toggle("answered", !waits);
-    label.hidden = !waits;
-    state.textContent = waits ? "" : "answered";
+    form.hidden = !waits;
+    state.textContent = waits ? "" : item.said ?? "not answered: the thread went on";
   } };
 }
 
-function sampleOf(schema) {
-  if (!schema?.properties) return { approved: true };
-  const sample = { boolean: true, string: "", number: 0, integer: 0, array: [], object: {} };
-  return Object.fromEntries(Object.entries(schema.properties)
-    .map(([name, { type, enum: choices }]) => [name, choices?.[0] ?? sample[type] ?? null]));
+/* Who would do what, with which values: a call, a task of a plan, or what else the agent says about it. */
+function whatIsAsked({ toolCallId, message, metadata }, thread) {
+  const { plan_id: planId, task_id: taskId, question_id: _, message: __, langgraph, tool, arguments: given, value = langgraph?.raw, ...others } = metadata ?? {};
+  const call = thread.call(toolCallId)?.function, name = tool ?? call?.name, parts = [];
+  const plan = thread.items.findLast(({ activityType, content }) => activityType === "plan" && content?.id === planId)?.content;
+  const task = tasksOf(plan?.tasks).find(({ task }) => task.id === taskId)?.task;
+  if (name) parts.push(element("p", "", `The agent ${agent} would call ${name} with:`), viewOf(given ?? asValue(call?.arguments || "{}")));
+  if (task) parts.push(element("p", "", task.assistant ? `${task.assistant} would do it.` : "An assistant is chosen when it begins."));
+  for (const { name: source, output } of plan?.questions?.filter((each) => each.task_id === taskId).flatMap(({ context = [] }) => context) ?? []) {
+    parts.push(element("p", "", `It gets the result of ${source}:`), element("pre", "", output));
+  }
+  if (value !== undefined && value !== message) parts.push(typeof value === "object" ? viewOf(value) : element("p", "", String(value)));
+  if (Object.keys(others).length) parts.push(viewOf(others));
+  return parts;
+}
+
+/* A field of an answer; an empty one has no value. */
+function fieldOf([name, { type, enum: choices, title = name[0].toUpperCase() + name.slice(1), default: before = "" }]) {
+  const field = element(choices ? "select" : "input"), label = element("label", "", title);
+  if (choices) field.append(...choices.map((choice) => element("option", "", String(choice))));
+  else if (type === "boolean") Object.assign(field, { type: "checkbox", checked: before === true });
+  else Object.assign(field, { type: /^(number|integer)$/.test(type) ? "number" : "text", step: "any", value: before });
+  label.append(field);
+  const read = () => (choices ? choices[field.selectedIndex] : type === "boolean" ? field.checked : field.value === "" ? undefined : type === "string" || !type ? field.value : asValue(field.value));
+  return { name, label, read };
 }
 
 function asValue(written) {

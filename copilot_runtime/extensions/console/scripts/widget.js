@@ -12,8 +12,10 @@ const watchWire = () => {};
 const refuse = () => {};
 
 /* Headers that the page adds to each request: `window.copilotWidget = { headers: () => ({ … }) }`. */
-const authorized = (headers) => ({ ...headers, ...window.copilotWidget?.headers?.() });
-const fetch = (url, options) => window.fetch(url, { credentials: script.dataset.credentials ?? "same-origin", ...options });
+function fetchAuthorized(path, { headers, ...options }) {
+  const { credentials = "same-origin" } = script.dataset;
+  return fetch(base + path, { ...options, credentials, headers: { ...headers, ...window.copilotWidget?.headers?.() } });
+}
 
 function element(tag, className = "", content = "") {
   return Object.assign(document.createElement(tag), { className, textContent: content });

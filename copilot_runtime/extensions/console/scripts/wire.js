@@ -14,6 +14,7 @@ class Problem extends Error {
 }
 
 const TITLES = { LIMIT_EXCEEDED: "Limit reached" };  // of errors that are not failures
+const titleOfError = (code) => TITLES[code] ?? `${code[0]}${code.slice(1).toLowerCase()}`.replaceAll("_", " ");
 
 function retryTimeOf(response) {
   const seconds = Number(response.headers.get("retry-after"));
@@ -26,7 +27,7 @@ async function request(method, path, body, signal) {
   if (body && !isForm) headers["content-type"] = "application/json";
   let response;
   try {
-    response = await fetch(base + path, { method, headers: authorized(headers), signal, body: isForm || !body ? body : JSON.stringify(body) });
+    response = await fetchAuthorized(path, { method, headers, signal, body: isForm || !body ? body : JSON.stringify(body) });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Problem("No connection", `${base} could not be reached. Is the server running? (${error.message})`);

@@ -56,7 +56,7 @@ async function showStatus() {
   // sources with problems come first
   const sorted = [...sources.filter((source) => source.message), ...sources.filter((source) => !source.message)];
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
-  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([name, state, message, formatTime(read_at)], state === "failed")));
+  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([name, state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
   $("all-sources").hidden = shown.length === sources.length;
   $("all-sources").textContent = `Show all ${sources.length}`;
   clearTimeout(timer);
@@ -69,10 +69,6 @@ async function watch() {
   const before = current;
   current = await showStatus();
   if (current !== before && !current.startsWith('["updating"')) await showContents();
-}
-
-function formatTime(seconds) {
-  return seconds ? new Date(seconds * 1000).toLocaleString() : "";
 }
 
 async function showOntology() {

@@ -1,14 +1,5 @@
 /* The questions of a plan. A question whose answer is being typed is not redrawn. */
 
-const ANSWERS = {
-  approve: "Approve",
-  reject: "Reject",
-  retry: "Do it again",
-  done: "It was done",
-  fail: "Give it up",
-  resolve: "Answer",
-  cancel: "Cancel",
-};
 const NOTES = {
   approval: "A note, if you like",
   interrupted_call: "A note; if it was done, what came of it",
@@ -42,7 +33,7 @@ function drawQuestion(question, answer, select) {
   note.setAttribute("aria-describedby", text.id);
   const buttons = element("div", "", question.kind.startsWith("interrupted_") ? "answers plain" : "answers");
   buttons.append(...question.answers.map((name) => {
-    const button = element("button", ANSWERS[name] ?? name);
+    const button = element("button", REPLIES[name]?.[0] ?? name);
     button.type = "button";
     button.onclick = async () => {
       for (const other of buttons.children) other.disabled = true;
@@ -111,6 +102,7 @@ function drawTable(task) {
     corrected: task.rounds ? `in ${task.rounds} ${task.rounds === 1 ? "round" : "rounds"}` : "",
     attempts: task.attempts,
     approval: task.needs_approval ? "is needed before it begins" : "",
+    answer: task.decision && saidOf(task.decision),
     began: task.started_at ? formatDate(task.started_at * 1000) : "",
     tokens: task.tokens ? `${formatCount(task.tokens)}${task.max_tokens ? ` of ${formatCount(task.max_tokens)}` : ""}` : "",
     cost: task.dollars ? formatDollars(task.dollars) : "",

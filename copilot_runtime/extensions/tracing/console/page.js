@@ -8,28 +8,28 @@ const live = new Map(); // live spans by id, by trace id
 
 /* ---- the list ---- */
 
-const isFiltered = () => Boolean($("text").value.trim() || $("failed").checked || $("rating").value);
-
 function query() {
-  const words = new URLSearchParams({ limit: state.wanted });
+  const words = new URLSearchParams();
+  for (const name of CHOICES) if ($(name).value) words.set(name, $(name).value);
   if ($("text").value.trim()) words.set("text", $("text").value.trim());
   if ($("failed").checked) words.set("has_error", "true");
-  if ($("rating").value) words.set("rating", $("rating").value);
-  return `?${words}`;
+  return String(words);
 }
 
 /* Shows the newest traces; a reload shows as many as before. */
 async function list() {
   const mine = ++state.asked;
-  const { traces, next } = await get(query());
+  const filters = query();
+  const { traces, next } = await get(`?limit=${state.wanted}&${filters}`);
   if (mine !== state.asked) return;  // a later request is pending
-  const running = isFiltered() ? [] : listRunning(traces);
+  countSoon(filters);
+  const running = filters ? [] : listRunning(traces);
   const focused = document.activeElement?.closest("#list li")?.dataset.trace;
   $("list").replaceChildren(...[...running, ...traces].map(drawTrace));
   if (focused) document.querySelector(`[data-trace="${CSS.escape(focused)}"] button`)?.focus();
   $("more").hidden = !next || state.wanted >= MOST;
   $("nothing").hidden = $("list").childElementCount > 0;
-  $("nothing").textContent = isFiltered() ? "Nothing was found." : "No trace yet. Ask something in the chat, and it is here.";
+  $("nothing").textContent = filters ? "Nothing was found." : "No trace yet. Ask something in the chat, and it is here.";
 }
 
 /* Returns the traces that have started, but of which no span is stored yet. */
@@ -54,14 +54,15 @@ function drawTrace(trace) {
   const facts = [
     formatDate(trace.start_time_unix_nano / 1e6),
     trace.is_open ? "goes on" : formatTime(trace.duration * 1000),
-    `${formatCount(trace.spans)} ${trace.spans === 1 ? "span" : "spans"}`,
-    trace.input_tokens ? `${formatCount(trace.input_tokens + trace.output_tokens)} tokens` : "",
+    trace.agent,
     (trace.models ?? []).join(", "),
+    trace.user,
+    trace.input_tokens ? `${formatCount(trace.input_tokens + trace.output_tokens)} tokens` : "",
     trace.dollars ? formatDollars(trace.dollars, trace.unpriced) : "",
     trace.rating ? `thumbs ${trace.rating}` : "",
-    trace.error_type,
+    trace.error_type || (trace.errors ? "error" : ""),
   ];
-  button.append(element("b", cut(trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  button.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
   button.onclick = () => {
     if (location.hash.slice(1) === trace.trace_id) attempt(() => open(trace.trace_id));
     else location.hash = trace.trace_id;
@@ -86,8 +87,8 @@ async function open(hash) {
   state.id = id;
   for (const item of $("list").children) item.firstElementChild.setAttribute("aria-current", item.dataset.trace === id);
   document.querySelector("main").classList.toggle("reading", Boolean(id));
-  $("trace").hidden = !id;
-  $("hint").hidden = Boolean(id);
+  $("trace").hidden = !id || id === "costs";
+  $("costs").hidden = !$("trace").hidden;
   $("span").hidden = true;
   $("status").textContent = "";
   state.spans.clear();
@@ -95,11 +96,13 @@ async function open(hash) {
   waterfall.selected = "";
   $("find").value = "";
   findSpans("");
-  if (!id) return;
+  state.summary = null;
+  if ($("trace").hidden) return;
   for (const span of live.get(id)?.values() ?? []) state.spans.set(span.span_id, span);
   try {
-    const { spans } = await get(`/${encodeURIComponent(id)}`);
+    const { spans, trace } = await get(`/${encodeURIComponent(id)}`);
     if (state.id !== id) return;
+    state.summary = trace;
     for (const span of spans) state.spans.set(span.span_id, span);
   } catch (error) {
     if (!state.spans.size) throw error; // else it is running, and not stored yet
@@ -126,8 +129,13 @@ function showFacts(spans) {
   const run = spans.find((span) => attributeOf(span, NAME.run)) ?? root;
   const sums = sumUp(spans);
   $("compare").setAttribute("aria-pressed", state.compared?.id === state.id);
-  $("title").textContent = cut(root.name, 300);
+  const { question, agent, user } = state.summary ?? {}, thread = attributeOf(run, NAME.thread);
+  $("title").textContent = cut(question || root.name, 300);
+  $("to-chat").hidden = !thread || !agent;
+  $("to-chat").onclick = () => attempt(() => openThread(agent, thread));
   const facts = {
+    agent,
+    user,
     began: new Date(waterfall.begin).toLocaleString(),
     took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
@@ -136,7 +144,7 @@ function showFacts(spans) {
     errors: sums.errors ? formatCount(sums.errors) : "",
     outcome: attributeOf(run, NAME.outcome),
     rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
-    thread: attributeOf(run, NAME.thread),
+    thread,
     trace: state.id,
   };
   $("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => value).map(([name, value]) => {
@@ -144,6 +152,13 @@ function showFacts(spans) {
     pair.append(element("dt", name), element("dd", cut(String(value), 300)));
     return pair;
   }));
+}
+
+/* Opens a thread in the chat, which has only those of the user. */
+async function openThread(agent, thread) {
+  const { messages } = await (await fetchData(`/threads/${encodeURIComponent(thread)}/messages`)).json();
+  if (!messages.length) throw new Error("This thread is deleted, or it belongs to somebody else: the chat has only your own.");
+  location.href = `${document.querySelector(".brand").pathname}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
 }
 
 function showTab(name) {
@@ -227,8 +242,7 @@ function watch() {
 waterfall.open = showSpan;
 $("filters").onsubmit = (event) => event.preventDefault();
 $("text").oninput = refreshSoon;
-$("failed").onchange = () => attempt(list);
-$("rating").onchange = () => attempt(list);
+for (const name of [...CHOICES, "failed"]) $(name).onchange = () => attempt(list);
 $("live").onchange = watch;
 $("more").onclick = () => { state.wanted = Math.min(MOST, state.wanted + PAGE); attempt(list); };
 $("back").onclick = () => { location.hash = ""; };

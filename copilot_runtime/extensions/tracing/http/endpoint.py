@@ -165,7 +165,7 @@ class _View:
                 raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
 
     async def show_stats(self) -> None:
-        """Respond with statistics by agent, model and tool."""
+        """Respond with statistics by agent, model, tool, user and time."""
         from copilot_runtime.extensions.tracing.stats import compute_stats
 
         limit = _read_limit(self._values.get("limit", ""), _MOST_COUNTED, most=10 * _MOST_COUNTED)

@@ -16,6 +16,10 @@ class TraceSummaryModel(BaseModel):
     trace_id: str = Field(examples=[_TRACE])
     name: str = Field(examples=["invoke_agent default"])
     agent: str = Field(examples=["default"])
+    user: str = Field(examples=["ann"])
+    question: str = Field(
+        description="Its beginning, if content is stored.", examples=["What time is it?"]
+    )
     thread_id: str = Field(examples=["thread-1"])
     run_id: str = Field(examples=["run-1"])
     start_time_unix_nano: int = Field(examples=[1767268800000000000])
@@ -58,7 +62,7 @@ class QueryResult(BaseModel):
 
 
 class GroupStatsModel(BaseModel):
-    """Statistics over all spans of one agent, model or tool."""
+    """Statistics over the spans of one agent, model or tool, or the traces of a user or time."""
 
     name: str = Field(examples=["gpt-4o"])
     count: int = Field(examples=[12])
@@ -72,7 +76,7 @@ class GroupStatsModel(BaseModel):
 
 
 class TraceStatsModel(BaseModel):
-    """Statistics over traces, grouped by agent, model and tool."""
+    """Statistics over traces, grouped by agent, model, tool, user, and minute, hour or day."""
 
     traces: int = Field(examples=[6])
     failed: int = Field(description="Traces with a failed span.", examples=[1])
@@ -80,6 +84,8 @@ class TraceStatsModel(BaseModel):
     agents: list[GroupStatsModel]
     models: list[GroupStatsModel]
     tools: list[GroupStatsModel]
+    users: list[GroupStatsModel]
+    times: list[GroupStatsModel]
 
 
 class TraceDeletion(BaseModel):
@@ -134,6 +140,7 @@ class TraceQueryRequest(BaseModel):
     run_id: str = ""
     agent: str = ""
     user: str = ""
+    model: str = ""
     since: str = Field(default="", examples=["24h"])
     until: str = ""
     has_error: bool | None = None
@@ -151,6 +158,7 @@ class TraceFilterQuery(BaseModel):
     run_id: str = Field("", description="The trace of a run.")
     agent: str = Field("", description="Traces in which this agent acted.")
     user: str = Field("", description="Traces of runs that this person asked for.")
+    model: str = Field("", description="Traces with a request to this model.")
     since: str = Field("", description="A time ago such as 15m, 2h or 7d, or a time by ISO 8601.")
     until: str = Field("", description="The same, for when they began.")
     has_error: str = Field("", description="true or false: whether a span failed.")
@@ -184,7 +192,7 @@ def rest_routes(traces: APIRouter) -> None:
 
     @traces.get("/stats", response_model=TraceStatsModel)
     async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> None:
-        """Count by agent, model and tool, of the newest traces: calls, errors, times, cost."""
+        """Count by agent, model, tool, user and time, of the newest traces: calls, errors, times, cost."""
 
     @traces.get("/stream", response_class=Response, responses=_EVENTS)
     async def stream(trace_id: str = "", thread_id: str = "") -> None:

@@ -51,7 +51,7 @@ C = TypeVar("C", bound=sqlite3.Connection)
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _LIFTED = {
     "operation": semconv.OPERATION_NAME,
@@ -105,6 +105,8 @@ CREATE TABLE traces(
   thread_id TEXT NOT NULL,
   run_id TEXT NOT NULL,
   agent TEXT NOT NULL,
+  user TEXT NOT NULL,
+  question TEXT NOT NULL,
   spans INTEGER NOT NULL,
   errors INTEGER NOT NULL,
   model_calls INTEGER NOT NULL,
@@ -139,8 +141,8 @@ CREATE VIEW sessions AS
 """  # noqa: S608  # names of ours
 
 _SUMMARY_COLUMNS = (
-    *("trace_id", "name", "start_time", "end_time", "thread_id", "run_id", "agent", "spans"),
-    *("errors", "model_calls", "tool_calls", "input_tokens", "output_tokens", "dollars"),
+    *("trace_id", "name", "start_time", "end_time", "thread_id", "run_id", "agent", "user"),
+    *("question", "spans", "errors", "model_calls", "tool_calls", "input_tokens", "output_tokens", "dollars"),
     *("unpriced", "models", "error_type", "outcome", "has_root", "rating"),
 )
 _get_values = attrgetter(*(name.removesuffix("_time") for name in _SUMMARY_COLUMNS))
@@ -170,7 +172,8 @@ _HAS_LABEL: Mapping[str, str] = {
         ("thread", "thread_id = ? OR "),
         ("run", "run_id = ? OR "),
         ("resource", ""),
-        ("user", ""),
+        ("user", "user = ? OR "),
+        ("model", ""),
     )
 }
 _NEWEST_FIRST = "ORDER BY start_time DESC, trace_id DESC"

@@ -13,9 +13,13 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_count, read_dollars
 from copilot_runtime.telemetry import semconv
 
-LabelKind = Literal["agent", "thread", "run", "resource", "user"]
+_MOST_QUESTION = 200
+"""Maximum length of the question in a summary, in characters."""
+
+LabelKind = Literal["agent", "thread", "run", "resource", "user", "model"]
 RATINGS = ("up", "down")
 
+_MODELS = (semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL)
 _SERVER = KINDS["server"]
 """The span kind of an MCP client's request, whose tool call is a child span."""
 
@@ -32,6 +36,8 @@ class TraceFilter:
     agent: str = ""
     user: str = ""
     """Traces of runs of this user."""
+    model: str = ""
+    """Traces with a request to this model."""
     since: int = 0
     until: int = 0
     has_error: bool | None = None
@@ -55,6 +61,9 @@ class TraceSummary:
     thread_id: str = ""
     run_id: str = ""
     agent: str = ""
+    user: str = ""
+    question: str = ""
+    """The beginning of the question, if content is stored."""
     spans: int = 0
     errors: int = 0
     model_calls: int = 0
@@ -73,7 +82,8 @@ class TraceSummary:
     labels: set[tuple[LabelKind, str]] = field(
         default_factory=set[tuple[LabelKind, str]], repr=False, compare=False
     )
-    """Agents, threads, runs, resources and users of spans, besides those above: for filters."""
+    """Agents, threads, runs, resources, users and models of spans, besides those above, and the
+    requested models: for filters."""
 
     @property
     def duration(self) -> float:
@@ -103,7 +113,7 @@ class TraceSummary:
         if (rating := of.get(semconv.FEEDBACK_RATING)) in RATINGS and self.rating != "down":
             self.rating = rating
         if user := of.get(semconv.USER_NAME):
-            self.labels.add(("user", str(user)))
+            self.user = self._label("user", self.user, user)
         if resource := record["resource"]["attributes"].get("id"):
             self.labels.add(("resource", str(resource)))
         if operation == semconv.EXECUTE_TOOL and record["kind"] != _SERVER:
@@ -112,11 +122,12 @@ class TraceSummary:
             self._add_model_call(of)
 
     def has_label(self, kind: LabelKind, value: str) -> bool:
-        """Return `True` if a span has this agent, thread, run, resource or user."""
+        """Return `True` if a span has this agent, thread, run, resource, user or model."""
         return (kind, value) in self.labels or {
             "agent": self.agent,
             "thread": self.thread_id,
             "run": self.run_id,
+            "user": self.user,
         }.get(kind) == value
 
     def _take_name(self, record: Record, operation: Any) -> None:
@@ -130,6 +141,8 @@ class TraceSummary:
             self.name = record["name"]
             self.outcome = str(of.get(semconv.RUN_OUTCOME) or self.outcome)
             self.has_root = is_root and is_telling
+            content = record.get("content", {}).get(semconv.INPUT_MESSAGES)
+            self.question = _shorten(_find_last_text(content)) or self.question
             if agent:
                 former, self.agent = self.agent, str(agent)
                 self._label("agent", self.agent, former or self.agent)
@@ -154,9 +167,21 @@ class TraceSummary:
             self.unpriced += 1
         else:
             self.dollars += dollars
-        model = of.get(semconv.RESPONSE_MODEL) or of.get(semconv.REQUEST_MODEL)
-        if model and str(model) not in self.models:
-            self.models.append(str(model))
+        names = [str(name) for key in _MODELS if (name := of.get(key))]
+        self.labels.update(("model", name) for name in names)
+        model = names[0] if names else ""
+        if model and model not in self.models:
+            self.models.append(model)
+
+
+def _find_last_text(messages: Any) -> str:
+    """Return the last text of input messages, which other programs may have written as JSON."""
+    return next(iter(_list_strings([messages])), "") if messages else ""
+
+
+def _shorten(text: str) -> str:
+    words = " ".join(text[: 2 * _MOST_QUESTION].split())
+    return words if len(words) <= _MOST_QUESTION else f"{words[: _MOST_QUESTION - 1]}…"
 
 
 def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
@@ -183,6 +208,8 @@ def encode_summary(summary: TraceSummary) -> dict[str, Any]:
         "trace_id": summary.trace_id,
         "name": summary.name,
         "agent": summary.agent,
+        "user": summary.user,
+        "question": summary.question,
         "thread_id": summary.thread_id,
         "run_id": summary.run_id,
         "start_time_unix_nano": summary.start,
@@ -245,6 +272,7 @@ def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]
         (("run", filter.run_id),),
         (("agent", filter.agent),),
         (("user", filter.user),),
+        (("model", filter.model),),
         (("resource", resource), ("thread", resource), ("thread", thread)),
     )
     return [options for options in labels if options[0][1]]
@@ -310,7 +338,7 @@ _SHORTEST_ID = 4
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_TEXTS = ("trace_id", "resource_id", "thread_id", "run_id", "agent", "user", "text")
+_TEXTS = ("trace_id", "resource_id", "thread_id", "run_id", "agent", "user", "model", "text")
 _LONGEST = 1_000
 _LAST_TIME = 2**63 - 1
 """The largest integer of SQLite, which as nanoseconds is a time in 2262."""

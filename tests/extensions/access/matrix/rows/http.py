@@ -142,6 +142,13 @@ HTTP_ROWS: Mapping[str, Row] = {
     # access, events, traces
     "GET access": get("access", kind="operator"),
     "GET access/whoami": get("access/whoami"),
+    "POST access/keys": post("access/keys", {"name": "new"}, kind="operator", changes=True),
+    "DELETE access/keys/{key}": Row(
+        http("DELETE", "access/keys/cpk_0"), kind="operator", changes=True
+    ),
+    "DELETE access/users/{owner}/threads": Row(
+        http("DELETE", "access/users/nobody/threads"), kind="operator", changes=True
+    ),
     "GET events": get("events?limit=100", accept="application/json"),
     "POST events": post("events", EVENT, changes=True),
     "GET traces": get("traces?limit=200", kind="operator"),

@@ -246,6 +246,9 @@ class _LogReader(LogReader):
         self._close()
         raise StopAsyncIteration
 
+    async def aclose(self) -> None:
+        self._close()
+
     def __del__(self) -> None:
         self._close()
 

@@ -116,18 +116,18 @@ async def await_within(seconds: float, work: Awaitable[T]) -> T:
     if not isinstance(work, CoroutineType):
         async with asyncio.timeout(seconds):
             return await work
-    begun = cast("Coroutine[Any, Any, T]", work)
+    inner = cast("Coroutine[Any, Any, T]", work)
     try:
-        waited = begun.send(None)
+        waited = inner.send(None)
     except StopIteration as end:
         return end.value
     async with asyncio.timeout(seconds):
-        return await _go_on(begun, waited)
+        return await _go_on(inner, waited)
 
 
 @coroutine
 def _go_on(work: Coroutine[Any, Any, T], waited: Any) -> Generator[Any, Any, T]:
-    """Await a coroutine that has begun, and waits for `waited`."""
+    """Await a coroutine that has inner, and waits for `waited`."""
     try:
         while True:
             try:

@@ -23,16 +23,15 @@ def make_builder(kind: Callable[Fields, Built]) -> Callable[Fields, Built]:
     """
     members = fields(cast("type[DataclassInstance]", kind))
     defaults = {one.name: one.default for one in members if one.default is not MISSING}
-    factories: Any = [(one.name, one.default_factory) for one in members]
-    factories = [(name, make) for name, make in factories if make is not MISSING]
-    finish: Any = getattr(kind, "__post_init__", None)
+    every: Any = {one.name: one.default_factory for one in members}
+    factories = {name: make for name, make in every.items() if make is not MISSING}
+    finish: Any = vars(kind).get("__post_init__")
 
     def build(*_: Fields.args, **values: Fields.kwargs) -> Built:
         built = object.__new__(cast("type[Built]", kind))
         state = {**defaults, **values}
-        for name, make in factories:
-            if name not in values:
-                state[name] = make()
+        for name in factories.keys() - values.keys():
+            state[name] = factories[name]()
         object.__setattr__(built, "__dict__", state)
         if finish is not None:
             finish(built)

@@ -95,13 +95,18 @@ class RunPreparer:
         answering = self._guess_agent(request, self.agents, agent)
         return not self.threads.reads_thread(request, answering)
 
-    async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
+    async def prepare_run(
+        self, request: RunInput, agent: SupportsRun | None = None, *, is_immediate: bool = False
+    ) -> PendingRun:
         """Return the prepared run. A given `agent` answers it.
 
         Raises the errors of the hook and of the checks, and `AgentNotFound`.
         """
         agents = await self._find_agents(request)
-        original, is_rewritten, asking = await self._continue_thread(request, agents, agent)
+        continued = Continuation(request)
+        if not is_immediate:
+            continued = await self._continue_thread(request, agents, agent)
+        original, is_rewritten, asking = continued
         original = self.pages.apply(original)
         request = await self._call_before_request(original)
         if request is not original and (

@@ -403,8 +403,9 @@ class Runtime:
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run. A timeout or a stop ends the wait even if the preparation hangs."""
         try:
-            is_immediate = self._preparer.is_immediate(run.request, agent)
-            work = convert_exits(self._preparer.prepare_run(run.request, agent))
+            prepare, request = self._preparer.prepare_run, run.request
+            is_immediate = self._preparer.is_immediate(request, agent)
+            work = convert_exits(prepare(request, agent, is_immediate=is_immediate))
             if is_immediate and not run.stop_requested.done():
                 return run.context.run(run_to_end, work)
             return await self._prepare_in_task(run, work)
@@ -561,10 +562,14 @@ class Runtime:
         """Remove an attached run that has ended, and delete its log."""
         if self._runs.get(run.log_id) is run:
             del self._runs[run.log_id]
-            self._spawn(self.bus.drop(run.log_id), f"drop:{run.log_id}")
+            self._drop_log(run.log_id)
 
     def _drop_log(self, log_id: str) -> None:
-        self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
+        work = self.bus.drop(log_id)
+        if self.bus.drops_at_once:
+            run_to_end(work)
+        else:
+            self._spawn(work, f"drop:{log_id}")
 
     async def _call_end_hook(
         self, run: Run, last: RunFinished | RunFailed, error: BaseException | None

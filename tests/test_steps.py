@@ -8,17 +8,18 @@ import pytest
 from benchmarks.steps import count_steps
 
 MOST: Mapping[str, Mapping[str, int]] = {
-    "v1": {"chat": 16_500, "chunk": 975},
-    "AG-UI": {"chat": 17_300, "chunk": 1_738},
-    "AG-UI agent": {"chat": 15_200, "chunk": 1_590},
+    "v1": {"chat": 19_180, "chunk": 1_156},
+    "AG-UI": {"chat": 20_280, "chunk": 1_960},
+    "AG-UI agent": {"chat": 17_930, "chunk": 1_788},
 }
-"""A change may add 2 %. Lower a figure when it falls; `python -m benchmarks.steps` prints parts."""
+"""Libraries are included, so that work that moves into them counts, too. A change may add 2 %.
+Lower a figure when it falls; `python -m benchmarks.steps` prints parts."""
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Each Python has other bytecodes.")
 @pytest.mark.parametrize("way", MOST)
 def test_a_chat_takes_no_more_steps_than_before(way: str) -> None:
-    steps = {unit: round(found.own) for unit, found in count_steps(way).items()}
+    steps = {unit: round(found.total) for unit, found in count_steps(way).items()}
 
     shares = {unit: count / MOST[way][unit] for unit, count in steps.items()}
     assert all(0.95 <= share <= 1.02 for share in shares.values()), steps

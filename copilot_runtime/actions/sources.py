@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
-from copilot_runtime.api.action import Action, ActionSource
+from copilot_runtime.api.action import Action, ActionSource, new_action
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import call, capture_result, is_being_cancelled
@@ -32,7 +32,7 @@ def parse_frontend_action(
     if available not in get_args(Available):
         logger.warning("The browser action %r is %r; it is not offered.", name, available)
         available = "disabled"
-    return Action(
+    return new_action(
         name=name,
         description=description,
         parameters=_parameters(name, json_schema),
@@ -82,7 +82,7 @@ def as_sources(actions: Source) -> list[ActionSource]:
     others = [
         _as_source(cast("ActionSource", item)) for item in actions if hasattr(item, "actions")
     ]
-    return [ActionList(_as_actions(own)), *others]
+    return [ActionList(_as_actions(own)), *others] if own else others
 
 
 async def gather_actions(

@@ -30,7 +30,13 @@ from copilot_runtime.agents.shared_state import STATE_ACTIONS, SharedState, find
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, SupportsStream
+from copilot_runtime.api.adapter import (
+    Adapter,
+    ChatRequest,
+    MessageWindow,
+    SupportsStream,
+    new_chat_request,
+)
 from copilot_runtime.api.agent import TOOL_CAPABILITIES, Agent
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import Events
@@ -222,7 +228,7 @@ class DirectAgent(Agent):
         browser = [action for action in run.actions if action.in_browser]
         if shared is not None and not shared.is_offered:
             server = [action for action in server if action.name not in STATE_ACTIONS]
-        return ChatRequest(
+        return new_chat_request(
             messages=[*system, *(reading.messages if reading else run.messages)],
             instructions=instructions,
             actions=select_actions(server, browser, for_agent=False),

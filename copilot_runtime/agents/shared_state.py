@@ -10,6 +10,7 @@ from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.events import AgentState
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.jsonpatch import apply_patch
 from copilot_runtime.base.jsonvalue import parse_text
 
@@ -56,6 +57,16 @@ _DELTA_SCHEMA = {
     },
     "required": ["delta"],
 }
+_SNAPSHOT_ACTION = Action(
+    name=SNAPSHOT,
+    description="Replace the entire application state with a new snapshot",
+    parameters=_SNAPSHOT_SCHEMA,
+)
+_DELTA_ACTION = Action(
+    name=DELTA,
+    description="Apply incremental updates to application state using JSON Patch operations",
+    parameters=_DELTA_SCHEMA,
+)
 
 
 class SharedState:
@@ -71,19 +82,8 @@ class SharedState:
     def actions(self) -> Sequence[Action]:
         """Return the actions by which the model changes the state."""
         return [
-            Action(
-                name=SNAPSHOT,
-                description="Replace the entire application state with a new snapshot",
-                parameters=_SNAPSHOT_SCHEMA,
-                run=self._replace,
-            ),
-            Action(
-                name=DELTA,
-                description="Apply incremental updates to application state using JSON Patch "
-                "operations",
-                parameters=_DELTA_SCHEMA,
-                run=self._patch,
-            ),
+            copy_with(_SNAPSHOT_ACTION, run=self._replace),
+            copy_with(_DELTA_ACTION, run=self._patch),
         ]
 
     def pop_change(self, call_id: str) -> AgentState | None:

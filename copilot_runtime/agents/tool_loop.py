@@ -8,7 +8,7 @@ from copilot_runtime.adapters.stop_reasons import is_cut_off
 from copilot_runtime.adapters.tool_calls import is_readable
 from copilot_runtime.agents.turn import Handoff, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
-from copilot_runtime.api.action import Action
+from copilot_runtime.api.action import Action, new_action
 from copilot_runtime.api.agent import Agent, SupportsRun
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
@@ -184,7 +184,7 @@ def find_handoff_resumes(run: RunInput) -> list[Handoff]:
 def build_handoff_actions(agents: Mapping[str, Agent], run: RunInput) -> list[Action]:
     """Return an action for each agent that a run may hand off to: all except its own."""
     return [
-        Action(
+        new_action(
             name=name,
             description=agent.description or f"Hands over to the agent {name}.",
             parameters={"type": "object", "properties": {}, "required": []},

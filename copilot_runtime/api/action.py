@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.api.agent import DEFAULT_AGENT, SupportsRun
-from copilot_runtime.base.dataclass_copy import fill_at_once
+from copilot_runtime.base.dataclass_copy import make_builder
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ class ActionContext:
 RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
 
 
-@fill_at_once
-@dataclass(frozen=True, kw_only=True)  # no slots, for `fill_at_once`
+@dataclass(frozen=True, kw_only=True)  # no slots, for `new_action`
 class Action:
     """A tool that a model may call; executed by `run`, by a handoff to `agent`, or in the browser.
 
@@ -64,6 +63,10 @@ class Action:
     def in_browser(self) -> bool:
         """Whether the browser executes it."""
         return self.run is None and self.agent is None
+
+
+new_action = make_builder(Action)
+"""Builds an action in a fraction of the time, for those of requests."""
 
 
 class ActionSource:

@@ -11,7 +11,7 @@ from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import Parameters, RunInput
-from copilot_runtime.base.dataclass_copy import fill_at_once
+from copilot_runtime.base.dataclass_copy import make_builder
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@fill_at_once
 @dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class ChatRequest:
     """A request to a model.
@@ -48,6 +47,10 @@ class ChatRequest:
     budget: Budget | None = field(default=None, repr=False, compare=False)
     """The budget that counts the request; an adapter that sends it again calls
     `repeat_request`."""
+
+
+new_chat_request = make_builder(ChatRequest)
+"""Builds a request in a fraction of the time, for agents."""
 
 
 class ModelEndpoint(NamedTuple):

@@ -52,6 +52,11 @@ class LogWriter:
 class Bus:
     """Stores each run as an append-only log that any number of readers follow from any point."""
 
+    @property
+    def drops_at_once(self) -> bool:
+        """Whether `drop` waits for nothing, so that it needs no task."""
+        return False
+
     async def begin(self, run: RunInput) -> LogWriter:
         """Open the log of a run. A bus that stores threads may raise `ThreadBusy`."""
         return LogWriter(self, run.log_id)

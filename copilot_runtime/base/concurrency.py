@@ -4,13 +4,14 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
+from types import CoroutineType, coroutine
 from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
@@ -107,6 +108,48 @@ class ThreadPool:
             return None
 
 
+async def await_within(seconds: float, work: Awaitable[T]) -> T:
+    """Await it for a limited time; a coroutine that has nothing to wait for takes no timer.
+
+    Raises `TimeoutError`.
+    """
+    if not isinstance(work, CoroutineType):
+        async with asyncio.timeout(seconds):
+            return await work
+    inner = cast("Coroutine[Any, Any, T]", work)
+    try:
+        waited = inner.send(None)
+    except StopIteration as end:
+        return end.value
+    async with asyncio.timeout(seconds):
+        return await _go_on(inner, waited)
+
+
+@coroutine
+def _go_on(work: Coroutine[Any, Any, T], waited: Any) -> Generator[Any, Any, T]:
+    """Await a coroutine that has inner, and waits for `waited`."""
+    try:
+        while True:
+            try:
+                answer = yield waited
+            except BaseException as error:
+                waited = work.throw(error)
+            else:
+                waited = work.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never suspends, without a task."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    raise RuntimeError("This coroutine must not wait for anything.")
+
+
 async def convert_exits(work: Awaitable[T]) -> T:
     """Await code of the application; convert `SystemExit` and its like into a `RuntimeError`.
 
@@ -142,8 +185,8 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def wait_at_most(seconds: float, task: asyncio.Future[Any]) -> None:
-    """Wait until a task is done, for a limited time; in a third of the steps of `asyncio.wait`."""
+async def wait_at_most(seconds: float, *futures: asyncio.Future[Any]) -> None:
+    """Wait until one is done, for a limited time; in a third of the steps of `asyncio.wait`."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
 
@@ -152,12 +195,14 @@ async def wait_at_most(seconds: float, task: asyncio.Future[Any]) -> None:
             waiter.set_result(None)
 
     timer = loop.call_later(seconds, wake)
-    task.add_done_callback(wake)
+    for future in futures:
+        future.add_done_callback(wake)
     try:
         await waiter
     finally:
         timer.cancel()
-        task.remove_done_callback(wake)
+        for future in futures:
+            future.remove_done_callback(wake)
 
 
 def retrieve_exception(future: asyncio.Future[Any]) -> None:

@@ -39,6 +39,8 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
         """`True` from the first byte of a request to its last."""
         _unread = 0
         """Number of bytes that the parser still buffers: it copies them with each chunk."""
+        _measured = 0
+        """Number of headers and trailers whose size was within the limits."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -58,7 +60,7 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             self._is_reading = True
-            self._unread = 0
+            self._unread = self._measured = 0
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
@@ -89,10 +91,12 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
 
         def _has_large_head(self) -> bool:
             """Return `True` if the headers and trailers of an incomplete request are too large."""
-            return self._is_reading and (
-                len(self.headers) > _MOST_HEADERS
-                or sum(map(len, chain.from_iterable(self.headers))) > _LONGEST_HEADERS
-            )
+            count = len(self.headers)
+            if not self._is_reading or count == self._measured:
+                return False
+            self._measured = count
+            size = sum(map(len, chain.from_iterable(self.headers)))
+            return count > _MOST_HEADERS or size > _LONGEST_HEADERS
 
         def _refuse_headers(self) -> None:
             head = (

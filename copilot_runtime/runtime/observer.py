@@ -70,7 +70,7 @@ _FAILED = "The observer %s failed; the run goes on"
 def _call(method: Callable[..., object], *args: object, **options: object) -> None:
     try:
         result = method(*args, **options)
-        if iscoroutine(result):
+        if result is not None and iscoroutine(result):
             result.close()
             raise TypeError("This method must not be async.")
     except (Exception, CancelledError):

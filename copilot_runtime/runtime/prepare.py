@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from copilot_runtime.actions.sources import gather_actions, select_actions
+from copilot_runtime.actions.sources import ActionList, gather_actions, select_actions
 from copilot_runtime.agents.direct import FileStoringAgent, stores_files
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.api.action import Action, ActionSource
@@ -86,13 +86,27 @@ class RunPreparer:
     middleware: Sequence[Middleware] = ()
     """Wrappers around the agents of AG-UI clients, innermost first."""
 
-    async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
+    def is_immediate(self, request: RunInput, agent: SupportsRun | None) -> bool:
+        """Return whether `prepare_run` waits for nothing, neither the application nor the store."""
+        if self.agents is None or self.hooks.before_request is not None:
+            return False
+        if not all(isinstance(source, ActionList) for source in self.sources):
+            return False
+        answering = self._guess_agent(request, self.agents, agent)
+        return not self.threads.reads_thread(request, answering)
+
+    async def prepare_run(
+        self, request: RunInput, agent: SupportsRun | None = None, *, is_immediate: bool = False
+    ) -> PendingRun:
         """Return the prepared run. A given `agent` answers it.
 
         Raises the errors of the hook and of the checks, and `AgentNotFound`.
         """
         agents = await self._find_agents(request)
-        original, is_rewritten, asking = await self._continue_thread(request, agents, agent)
+        continued = Continuation(request)
+        if not is_immediate:
+            continued = await self._continue_thread(request, agents, agent)
+        original, is_rewritten, asking = continued
         original = self.pages.apply(original)
         request = await self._call_before_request(original)
         if request is not original and (
@@ -140,11 +154,16 @@ class RunPreparer:
         self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
     ) -> Continuation:
         """Return the run with its thread's conversation, before the hook is called."""
-        answering: Agent | None = None
-        with suppress(AgentNotFound):  # the hook may still choose another agent
-            named = self._choose_only_agent(request, agents)
-            answering = self._select_agent(named, agents, agent)
+        answering = self._guess_agent(request, agents, agent)
         return await self.threads.continue_thread(request, answering)
+
+    def _guess_agent(
+        self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
+    ) -> Agent | None:
+        """Return the agent before the hook is called, which may still choose another one."""
+        with suppress(AgentNotFound):
+            return self._select_agent(self._choose_only_agent(request, agents), agents, agent)
+        return None
 
     async def _call_before_request(self, request: RunInput) -> RunInput:
         """Return the request as changed by the `before_request` hook."""

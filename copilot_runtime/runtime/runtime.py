@@ -35,6 +35,8 @@ from copilot_runtime.base.concurrency import (
     has_running_loop,
     is_being_cancelled,
     retrieve_exception,
+    run_to_end,
+    wait_at_most,
 )
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import (
@@ -144,6 +146,7 @@ class Runtime:
         """Active runs by `log_id`, and ended runs whose log a request still reads."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._old_logs = ExpiryQueue(_LOG_TTL, self._drop_log)
+        self._deadlines = ExpiryQueue(run_timeout, self._stall)
         self.is_closing = False
         self.is_draining = False
         """`True` if the runtime will soon refuse runs: load balancers should avoid it."""
@@ -340,6 +343,7 @@ class Runtime:
         """
         self.close_admission()
         self._old_logs.clear()
+        self._deadlines.clear()
         if cut_off := self.active_runs():
             count = format_count(len(cut_off), "answer")
             logger.info("Cut off %s as %s", count, Interrupted.code)
@@ -398,12 +402,21 @@ class Runtime:
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run. A timeout or a stop ends the wait even if the preparation hangs."""
-        work = convert_exits(self._preparer.prepare_run(run.request, agent))
-        task = self._spawn(work, f"prepare:{run.log_id}", run.context)
-        waiting = (task, run.stop_requested)
         try:
-            first = asyncio.FIRST_COMPLETED
-            await asyncio.wait(waiting, timeout=self.run_timeout, return_when=first)
+            prepare, request = self._preparer.prepare_run, run.request
+            is_immediate = self._preparer.is_immediate(request, agent)
+            work = convert_exits(prepare(request, agent, is_immediate=is_immediate))
+            if is_immediate and not run.stop_requested.done():
+                return run.context.run(run_to_end, work)
+            return await self._prepare_in_task(run, work)
+        except Exception as error:
+            await report_error(self.hooks, error, run)
+            raise
+
+    async def _prepare_in_task(self, run: Run, work: Coroutine[Any, Any, PendingRun]) -> PendingRun:
+        task = self._spawn(work, f"prepare:{run.log_id}", run.context)
+        try:
+            await wait_at_most(self.run_timeout, task, run.stop_requested)
             if run.stop_requested.done():
                 raise run.build_cancellation()
             if not task.done():
@@ -411,16 +424,13 @@ class Runtime:
             if task.cancelled():
                 raise RuntimeError("The preparation of a run was cancelled from outside.")
             return task.result()
-        except Exception as error:
-            await report_error(self.hooks, error, run)
-            raise
         finally:
             if task.done():
                 retrieve_exception(task)
             else:
                 task.add_done_callback(retrieve_exception)
                 task.cancel()
-            del task, waiting  # otherwise the error's traceback keeps the request in memory
+            del task  # otherwise the error's traceback keeps the request in memory
 
     async def _open_log(self, run: Run) -> LogWriter:
         """Open the log of a run and write its first event."""
@@ -454,9 +464,9 @@ class Runtime:
         last: RunFinished | RunFailed | None = None
         error: BaseException | None = None
         writer.failed.add_done_callback(lambda failed: run.fail(failed.result()))
-        deadline = asyncio.timeout(self.run_timeout)
+        self._deadlines.add(run.log_id)
         try:
-            async with deadline, aclosing(self._events(run.request, agent)) as events:
+            async with aclosing(self._events(run.request, agent)) as events:
                 append = writer.append
                 finished = RunFinished()
                 async for event in events:
@@ -470,9 +480,6 @@ class Runtime:
             last = finished
         except Cancelled as caught:  # the run was stopped on the remote agent's server
             last = RunFailed(error=caught.report())
-        except TimeoutError as caught:
-            error = self._build_stall_error() if deadline.expired() else caught
-            last = RunFailed(error=build_error_report(error))
         except asyncio.CancelledError as caught:
             error = run.error
             if error is None:
@@ -484,6 +491,7 @@ class Runtime:
             error = caught
             last = RunFailed(error=build_error_report(error))
         finally:
+            self._deadlines.remove(run.log_id)
             last = last or self._build_stop_event(run)
             try:
                 if has_running_loop():  # otherwise it was abandoned, and is being garbage-collected
@@ -495,6 +503,11 @@ class Runtime:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader disconnects
                     run.release_request()
+
+    def _stall(self, log_id: str) -> None:
+        """End a run whose agent takes too long."""
+        if (run := self._runs.get(log_id)) is not None:
+            run.fail(self._build_stall_error())
 
     def _build_stall_error(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
@@ -554,10 +567,14 @@ class Runtime:
         """Remove an attached run that has ended, and delete its log."""
         if self._runs.get(run.log_id) is run:
             del self._runs[run.log_id]
-            self._spawn(self.bus.drop(run.log_id), f"drop:{run.log_id}")
+            self._drop_log(run.log_id)
 
     def _drop_log(self, log_id: str) -> None:
-        self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
+        work = self.bus.drop(log_id)
+        if self.bus.drops_at_once:
+            run_to_end(work)
+        else:
+            self._spawn(work, f"drop:{log_id}")
 
     async def _call_end_hook(
         self, run: Run, last: RunFinished | RunFailed, error: BaseException | None

@@ -29,26 +29,32 @@ class ThreadPolicy:
     store: ThreadStore | None = None
     history: HistoryOwner = "client"
 
+    def reads_thread(self, run: RunInput, agent: Agent | None) -> bool:
+        """Return whether `continue_thread` needs the stored conversation."""
+        is_needed = self._owns_history(agent) or (run.persist and bool(run.resume))
+        return self.store is not None and (is_needed or _lacks_fields(run))
+
+    def _owns_history(self, agent: Agent | None) -> bool:
+        return select_owner(self.history, agent) == "server"
+
     async def continue_thread(self, run: RunInput, agent: Agent | None) -> Continuation:
         """Return a run with its stored conversation.
 
         Raises `Misuse` for an answer to a question that is not open in the thread. For runs that
         are not stored, only the agent can check answers.
         """
-        owns_history = select_owner(self.history, agent) == "server"
-        answers = run.persist and bool(run.resume)
-        has_calls = run.is_v1 and ActionExecutionMessage in map(type, run.messages)
-        lacks_fields = has_calls and run.persist and not owns_history
-        if self.store is None or not (owns_history or answers or lacks_fields):
+        if not self.reads_thread(run, agent) or self.store is None:
             return Continuation(run)
         runs = await self.store.runs(ThreadKey.of(run.user, run.thread_id))
         asking = None
-        if answers:
+        if run.persist and run.resume:
             await _check_answers(run, runs)
             asking = find_asking_run(runs)
-        if lacks_fields:
-            run = replace(run, messages=restore_added_fields(run.messages, runs))
-        if not owns_history or not (runs or run.persist):
+        if not self._owns_history(agent):
+            if _lacks_fields(run):
+                run = replace(run, messages=restore_added_fields(run.messages, runs))
+            return Continuation(run, asking=asking)
+        if not (runs or run.persist):
             return Continuation(run, asking=asking)
         history = restore_history(run, runs)
         continued = replace(run, messages=history.messages)
@@ -66,6 +72,11 @@ class ThreadPolicy:
         await _check_answers(run, runs)
         if (asking := find_asking_run(runs)) is not None:
             check_agent(run, asking)
+
+
+def _lacks_fields(run: RunInput) -> bool:
+    """Return whether the messages of a run may lack fields that a v1 client does not send back."""
+    return run.is_v1 and run.persist and ActionExecutionMessage in map(type, run.messages)
 
 
 async def _check_answers(run: RunInput, runs: Sequence[StoredRun]) -> None:

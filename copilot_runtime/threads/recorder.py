@@ -118,6 +118,10 @@ class Recorder(Bus):
         """Return the current number of readers of the inner bus."""
         return self.inner.count_readers()
 
+    @property
+    def drops_at_once(self) -> bool:
+        return self.inner.drops_at_once
+
     async def drop(self, log_id: str) -> None:
         """Delete a log from the inner bus; the stored thread is not changed."""
         await self.inner.drop(log_id)

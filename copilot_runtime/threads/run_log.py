@@ -103,6 +103,10 @@ class MemoryBus(Bus):
         """Return the current number of readers."""
         return self.reader_count
 
+    @property
+    def drops_at_once(self) -> bool:
+        return type(self).drop is MemoryBus.drop
+
     async def drop(self, log_id: str) -> None:
         """Delete a log. Its current readers may continue."""
         self._forget(log_id)
@@ -245,6 +249,9 @@ class _LogReader(LogReader):
     async def athrow(self, *failure: Any) -> Batch:  # noqa: ARG002  # the interface's
         self._close()
         raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._close()
 
     def __del__(self) -> None:
         self._close()

@@ -1,12 +1,13 @@
 """Read request bodies, for any protocol."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping
 from itertools import islice
 
 from starlette.types import Receive
+
+from copilot_runtime.base.concurrency import await_within
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +56,7 @@ async def read_body(
     size = 0
     while size <= limit + _MOST_PASSED_OVER:
         try:
-            async with asyncio.timeout(timeout):
-                message = await receive()
+            message = await await_within(timeout, receive())
         except TimeoutError:
             pieces.clear()  # the error's traceback must not keep the body in memory
             raise BadRequest(

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
+from copilot_runtime.base.concurrency import run_to_end
 from copilot_runtime.base.errors import CopilotError, StoreFailed, StoreReadOnly
 from copilot_runtime.base.outages import Outage
 from copilot_runtime.database.server_locks import Server, remove_stale_locks
@@ -23,7 +24,7 @@ from copilot_runtime.database.sqlite.file import (
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.database import DatabaseThreads
-from copilot_runtime.threads.sqlite.transaction import SqliteTransaction, run_to_end
+from copilot_runtime.threads.sqlite.transaction import SqliteTransaction
 from copilot_runtime.threads.store import Segment, ThreadKey
 from copilot_runtime.threads.transactions import Place
 

@@ -7,10 +7,10 @@ rows older than the oldest active run are no longer needed.
 """
 
 import sqlite3
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -27,18 +27,7 @@ from copilot_runtime.threads.transactions import (
     move_events,
 )
 
-T = TypeVar("T")
-
 _EVER = 2**63 - 1
-
-
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never suspends, like all coroutines for SQLite."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError("A coroutine in a SQLite transaction must not wait for anything.")
 
 
 class SqliteTransaction(Transaction):

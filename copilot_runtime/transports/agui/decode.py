@@ -19,6 +19,7 @@ from copilot_runtime.api.run_input import (
     Parameters,
     Resume,
     RunInput,
+    new_run_input,
 )
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import (
@@ -68,7 +69,7 @@ def run_input(
     parent = fields.get("parentRunId")
     is_run = name == "run"
     question = (agent, messages, fields.get("resume"), forwarded_props)
-    return RunInput(
+    return new_run_input(
         thread_id=_id(fields, "threadId", check_thread_id),
         run_id=_id(fields, "runId"),
         messages=drop_empty_results(decode_messages(messages)),

@@ -24,6 +24,7 @@ from copilot_runtime.api.run_input import (
     Parameters,
     Resume,
     RunInput,
+    new_run_input,
 )
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import loads
@@ -62,7 +63,7 @@ def run_input(
     _check_counts(data, settings.max_items)
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
-    return RunInput(
+    return new_run_input(
         thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
         run_id=new_id(),
         messages=drop_empty_results(

@@ -50,8 +50,8 @@ def _parse_object(value: object) -> object:
 
 
 def iso(moment: datetime) -> str:
-    """Format a time as JavaScript does: UTC, milliseconds, `Z`."""
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    """Format a time of UTC as JavaScript does: milliseconds, `Z`."""
+    return f"{moment.isoformat(timespec='milliseconds')[:23]}Z"
 
 
 CONFIG = StrawberryConfig(

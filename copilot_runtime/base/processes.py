@@ -24,11 +24,18 @@ def start_worker(file: Path, *arguments: str, **options: Any) -> "subprocess.Pop
     )
 
 
-def limit_process(*, memory: int, file_size: int = 0, open_files: int | None = 0) -> None:
+def limit_process(
+    *,
+    memory: int | None = None,
+    data: int | None = None,
+    file_size: int | None = 0,
+    open_files: int | None = 0,
+) -> None:
     """Set kernel limits of this process for good, as far as its system has them.
 
-    `memory` is the growth of its address space in bytes. `open_files=0` refuses new files and
-    sockets, and keeps those that are open; `None` sets no limit.
+    `memory` is the growth of its address space in bytes, `data` its private memory, which leaves
+    out what threads only reserve. `open_files=0` refuses new files and
+    sockets, and keeps those that are open. `None` sets no limit.
     """
     try:
         import resource
@@ -41,7 +48,8 @@ def limit_process(*, memory: int, file_size: int = 0, open_files: int | None = 0
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: file_size,
         resource.RLIMIT_NOFILE: open_files,
-        resource.RLIMIT_AS: size + memory if size else None,
+        resource.RLIMIT_DATA: data,
+        resource.RLIMIT_AS: size + memory if size and memory else None,
     }
     for limit, value in limits.items():
         if value is not None:

@@ -26,17 +26,19 @@ SECRET_NAMES = re.compile(
 """Matches the names of settings, headers, variables and parameters that hold secrets."""
 
 SECRET_PARAMETER = re.compile(
-    r"([?&][^=&\s]*(?:key|token|secret|passw|pwd|credential|auth|signature)[^=&\s]*=)"
-    r"[^&\s\"'<>]*",
+    r"([?&;#](?:sig|jwt|code|[^=?&;#\s]{0,64}?(?:key|token|secret|passw|pwd|credential|auth|assertion|"
+    r"signature)[^=?&;#\s]{0,64})=)[^&\s\"'<>]*",
     re.IGNORECASE,
 )
 """A parameter of a URL with a secret; the group has its name."""
 
 _FORMS = re.compile(
-    r"(?P<user>://)[^\s/?#@\"'<>]+(?=@)"
+    r"(?P<user>://)(?:[^\s/?#\"'<>]{1,512}(?=@)"
+    r"|[^\s/?#@:\[\"'<>]{0,128}:(?!\d{1,5}[/?#])(?:(?!://)[^\s\"'<>]){1,512}(?=@))"
     r"|(?P<scheme>\b(?:[Bb]earer|[Bb]asic) )(?=\S*\d)[\w.~+/-]{8,}=*"
 )
-"""The user of a URL, and a credential behind its scheme."""
+"""The user of a URL, up to the last `@` if its password is not encoded, and a credential behind its
+scheme."""
 
 _URL = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://\S+", re.IGNORECASE)
 _PATH_KEY = re.compile(

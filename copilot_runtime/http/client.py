@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.http.connection import (
     INFLATABLE,
     BufferedResponse,
@@ -217,7 +218,7 @@ class Upstream:
             )
         except InvalidAddress as error:
             raise ConfigurationFailed(
-                f"{self.name} API error: {url!r} is not an address.",
+                f"{self.name} API error: {mask_credentials(url)!r} is not an address.",
                 hint="A base URL looks like https://api.example.com/v1.",
             ) from error
         except ValueError as error:  # of headers, or of a password in the address beside them

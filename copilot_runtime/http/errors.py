@@ -17,6 +17,7 @@ from typing import Literal, assert_never
 from urllib.parse import SplitResult, urlsplit
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, RunStalled
+from copilot_runtime.config.checks import mask_credentials
 
 Failure = Literal["connect timeout", "timeout", "dns", "tls", "refused", "unreachable", "closed"]
 """Why a request got no response."""
@@ -61,7 +62,9 @@ def parse_url(url: str, what: str, hint: str, *, has_authorization: bool = False
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationFailed(f"The {what} {url!r} is not an address.", hint=hint)
+        raise ConfigurationFailed(
+            f"The {what} {mask_credentials(url)!r} is not an address.", hint=hint
+        )
     if has_authorization and (parts.username or parts.password):
         raise ConfigurationFailed(
             f"The {what} has a user or a password in it, but requests have a key already.",

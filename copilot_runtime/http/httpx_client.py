@@ -9,6 +9,7 @@ from contextlib import aclosing
 import httpx
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.http.connection import BufferedResponse
 from copilot_runtime.http.errors import Failure, UpstreamErrors, find_failure
 from copilot_runtime.http.forward import forward_request
@@ -55,7 +56,7 @@ async def send_request(
             return await _buffer(response, max_body)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigurationFailed(
-            f"{errors.name} API error: {url!r} is not an address.",
+            f"{errors.name} API error: {mask_credentials(url)!r} is not an address.",
             hint="A base URL looks like https://api.example.com/v1.",
         ) from error
     except (httpx.HTTPError, OSError) as error:

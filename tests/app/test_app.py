@@ -473,7 +473,7 @@ async def test_an_application_that_does_not_start_leaves_nothing_open(tmp_path: 
         async with runtime.running():
             raise AssertionError("it has started")
 
-    assert list_names(tmp_path) == ["threads.db"]  # no lock, and no socket
+    assert list_names(tmp_path) == ["threads.db", "threads.db-reserve"]  # no lock, and no socket
 
 
 def list_names(folder: Path) -> list[str]:

@@ -174,6 +174,19 @@ async def test_a_page_is_shown_while_it_is_written_and_then_runs_alone(browser: 
         await expect(frame(page).locator("#count")).to_have_text("1")
 
 
+async def test_a_page_that_floods_the_chat_with_messages_is_closed(browser: Browser):
+    flood = "for (let at = 0; at < 3000; at++) parent.postMessage({ type: 'sandbox/size' }, '*')"
+    page_of_model = {**WRITTEN, "jsExpressions": [f"setInterval(() => {{ {flood} }}, 1)"]}
+    model = ScriptedAdapter(write(json.dumps(page_of_model)), answer("Count!"), answer("Yes."))
+    async with console(browser, drawing_pages(model)) as page:
+        await say(page, "Draw a counter")
+        await expect(page.get_by_text("It sent too many messages, and was closed.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await say(page, "Still there?")
+        await expect(page.get_by_text("Yes.")).to_be_visible()
+        await expect(page.locator("iframe")).to_have_count(0)
+
+
 async def test_a_frame_stays_as_it_is_when_the_conversation_goes_on(browser: Browser):
     model = ScriptedAdapter(write(json.dumps(WRITTEN)), answer("Count!"), answer("Yes."))
     async with console(browser, drawing_pages(model)) as page:

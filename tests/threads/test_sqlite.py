@@ -7,11 +7,13 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing as closing
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.events import (
     AgentState,
     Event,
@@ -26,7 +28,7 @@ from copilot_runtime.database import server_locks as servers
 from copilot_runtime.threads.compact import INTERRUPTED, compact
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.sqlite import store as sqlite_store
-from copilot_runtime.threads.store import Segment
+from copilot_runtime.threads.store import Segment, ThreadKey
 from tests.in_one_test import in_one_test
 from tests.processes import Program, running
 from tests.threads.recorded import KEY, log_of, run_of, told, user
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.anyio
 OTHER = """
 import asyncio, sys
 from copilot_runtime.threads.sqlite import SqliteThreads
-from copilot_runtime.threads.store import Segment
+from copilot_runtime.threads.store import Segment, ThreadKey
 from tests.threads.recorded import log_of, run_of
 
 async def main():
@@ -98,7 +100,7 @@ async def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
     await store.open()
     await store.aclose()
 
-    assert names_in(tmp_path / "new") == ["threads.db"]
+    assert names_in(tmp_path / "new") == ["threads.db", "threads.db-reserve"]
 
 
 async def test_nobody_else_may_read_the_file(store: SqliteThreads, path: Path) -> None:
@@ -108,6 +110,7 @@ async def test_nobody_else_may_read_the_file(store: SqliteThreads, path: Path) -
         path.name: 0o600,
         f"{path.name}-wal": 0o600,
         f"{path.name}-shm": 0o600,
+        f"{path.name}-reserve": 0o600,
         next(path.parent.glob("*-server-*")).name: 0o600,
     }
 
@@ -486,6 +489,31 @@ async def test_a_full_disk_is_said_and_loses_nothing_that_was_kept(
 
     first, second = await store.runs(KEY)
     assert (first.ended, [event.type for event in second.events]) == (True, ["run_started"])
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Generator[Path, None, None]:
+    """Return a folder on a disk of its own, of 8 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(place)]
+    if subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("needs the right to mount")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_a_thread_is_deleted_from_a_full_disk_so_that_another_is_stored(disk: Path) -> None:
+    async with closing(SqliteThreads(disk / "threads.db")) as store:
+        keys = (ThreadKey("ann", f"t{at}") for at in count())
+        with pytest.raises(StoreFailed, match="the disk is full"):
+            for key in keys:
+                await told(store, run_of(key, key.id), *say(["x" * 100_000], id="m"))
+        assert await store.delete(ThreadKey("ann", "t0"))
+        await told(store, run_of(KEY))
+
+        stored = [await store.get(ThreadKey("ann", id)) for id in ("t0", "t1", "t")]
+        assert [thread is not None for thread in stored] == [False, True, True]
 
 
 def small(db: sqlite3.Connection) -> None:

@@ -2,10 +2,12 @@
 
 import errno
 import os
+import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
@@ -19,6 +21,9 @@ APPLICATION = 0x436F7054
 
 _PATIENCE = 5.0
 """Seconds to wait for another process that has locked the file."""
+
+_RESERVE = 16 * 1024 * 1024
+"""Bytes of disk space reserved for deletions, as many as the log (`-wal`) usually has."""
 
 _MIGRATIONS = (
     """
@@ -159,6 +164,29 @@ def open_for_reading(path: Path, *, is_full: bool = False) -> sqlite3.Connection
     connection = _connect(path, ("vfs=unix-excl" if has_log else "immutable=1") if is_full else "")
     connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def make_reserve(path: Path) -> None:
+    """Reserve disk space beside a file, for deletions after the disk has become full.
+
+    The log (`-wal`) has room to grow as much as the reserve, which can then take all pages that the
+    log adds to the file. Systems without `fallocate` reserve nothing.
+    """
+    reserve = Path(f"{path}-reserve")
+    with suppress(OSError, AttributeError):
+        if not reserve.exists():
+            size = min(_RESERVE, shutil.disk_usage(path.parent).free // 2)
+            create_private_file(reserve)
+            with reserve.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, max(size, 1))
+
+
+def release_reserve(path: Path) -> None:
+    """Free the reserved disk space, and that of the log."""
+    with suppress(OSError):
+        Path(f"{path}-reserve").unlink(missing_ok=True)
+    with suppress(sqlite3.Error), closing(_connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def check_readable(connection: sqlite3.Connection) -> None:

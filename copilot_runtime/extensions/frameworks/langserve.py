@@ -15,6 +15,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.secrets import REDACTOR
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
 
@@ -127,7 +128,7 @@ class LangServeChain(ActionSource):
     def _failure(self, what: str, path: str) -> NetworkError:
         return NetworkError(
             f"The chain {self.name!r} answered {what}.",
-            hint=f"Is the chain at {self.url!r}? Asked was /{path}.",
+            hint=f"Is the chain at {mask_credentials(self.url)!r}? Asked was /{path}.",
         )
 
 

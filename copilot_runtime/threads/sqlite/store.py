@@ -1,9 +1,11 @@
 """Threads in a file of SQLite: the store for one machine, with any number of servers."""
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -18,8 +20,10 @@ from copilot_runtime.database.sqlite.file import (
     build_failure,
     check_readable,
     is_write_refusal,
+    make_reserve,
     open_database,
     open_for_reading,
+    release_reserve,
 )
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.threads import transactions
@@ -54,6 +58,7 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
     of a disk flush for each commit.
 
     A file that cannot be opened for writing, because the disk is full, is read all the same.
+    Deletions have disk space reserved for them.
     """
 
     def __init__(self, path: Path | str, *, durability: Durability = "NORMAL") -> None:
@@ -117,6 +122,27 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
     def _build_write(self, parts: Sequence[tuple[Place, Segment]]) -> Work[None]:
         now = self._clock.now(len(parts))
         return partial(transactions.write_segments, segments=parts, now=now)
+
+    async def delete(self, key: ThreadKey) -> bool:
+        """Delete a thread, even if the disk is full. Returns `True` if it existed."""
+        return await self._make_room(partial(super().delete, key))
+
+    async def expire(self, before: datetime) -> int:
+        """Delete idle threads not updated since `before`, even if the disk is full."""
+        return await self._make_room(partial(super().expire, before))
+
+    async def _make_room(self, delete: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await delete()
+        except StoreFailed as error:
+            if not isinstance(error.__cause__, Exception) or not is_write_refusal(error.__cause__):
+                raise
+        await asyncio.to_thread(release_reserve, self.path)
+        self._retry_at = 0.0
+        try:
+            return await delete()
+        finally:
+            await asyncio.to_thread(make_reserve, self.path)
 
     async def _delete(self, key: ThreadKey) -> bool:
         # the latest events of the thread are in the journal
@@ -183,6 +209,7 @@ class SqliteThreads(DatabaseThreads["_File | _ReadableFile"]):
             close = file.close
             await self._end_dead_runs(file)
             await writer.do(lambda _: remove_stale_locks(self.path))
+            await asyncio.to_thread(make_reserve, self.path)
         except BaseException:
             await close()
             raise
@@ -288,7 +315,7 @@ class _ReadableFile(NamedTuple):
     ) -> T:
         """Execute `work` that reads, in a thread. Raises `StoreFailed` for other work."""
         if not reading:
-            raise build_failure(self.path, self.error)
+            raise build_failure(self.path, self.error) from self.error
         try:
             return await self.readers.do(
                 lambda connection: run_to_end(work(SqliteTransaction(connection, self.path, "")))

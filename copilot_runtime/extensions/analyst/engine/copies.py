@@ -15,7 +15,11 @@ from copilot_runtime.extensions.analyst.engine.csv.table import CsvFiles, CsvOpt
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 from copilot_runtime.extensions.analyst.engine.postgres import Export
-from copilot_runtime.extensions.analyst.engine.sandbox import Config, EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import (
+    Config,
+    EngineOptions,
+    lock_connection,
+)
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, list_files
 from copilot_runtime.extensions.analyst.engine.sqlite import export_tables, is_sqlite
 from copilot_runtime.extensions.analyst.engine.store import StoredTable
@@ -35,9 +39,11 @@ Choose = Callable[[str], str]
 
 
 class Copy:
-    """A new database file. Call its methods in a worker thread, except `interrupt`."""
+    """A new database file. Call its methods in a worker, except `interrupt`."""
 
-    def __init__(self, part: Path, options: EngineOptions) -> None:
+    def __init__(
+        self, part: Path, options: EngineOptions, on_rows: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._part = part
         self._spill = part.with_suffix(".part-spill")
         self._texts = part.with_suffix(".part-texts")
@@ -50,16 +56,14 @@ class Copy:
             "autoload_known_extensions": "false",
         }
         self._connection = duckdb.connect(str(part), config=config)
-        self.rows = 0
-        """Number of rows of SQLite or of a workbook copied so far."""
-        self._is_stopped = False
+        self._on_rows = on_rows
 
     def copy_source(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         """Copy files into one table, or the tables of a DuckDB file."""
         if source.kind in {"duckdb", "sqlite"}:
             file = list_files(source)[0]
             if is_sqlite(file):
-                exports = export_tables(file, source.table, self._part, self._count_rows)
+                exports = export_tables(file, source.table, self._part, self._on_rows)
                 return self.copy_exports(exports, choose)
             return self._copy_database(source, choose)
         if source.kind == "xlsx":
@@ -71,9 +75,7 @@ class Copy:
         self._texts.mkdir(exist_ok=True)
         sheets: dict[str, list[TextFile]] = {}
         for path in list_files(source):
-            for name, file, notes in write_tables(
-                path, self._texts, source.table, self._count_rows
-            ):
+            for name, file, notes in write_tables(path, self._texts, source.table, self._on_rows):
                 text = TextFile(file, " ".join(notes), DELIMITER)
                 sheets.setdefault(name, []).append(text)
         copies: list[StoredTable] = []
@@ -83,7 +85,7 @@ class Copy:
                 name = choose(source.name if len(sheets) == 1 else sheet)
                 copies.append(self._read_texts(source, name, files))
             except (duckdb.Error, ValueError) as error:
-                if len(sheets) == 1 or self._is_stopped:
+                if len(sheets) == 1:
                     raise
                 logger.error("The sheet %r of %r: %s", sheet, source.location, error)
                 left_out.append(f"The sheet {sheet!r} cannot be read and is left out.")
@@ -132,7 +134,7 @@ class Copy:
                     f"FROM source.{quote_name(schema)}.{quote_name(table)}"
                 )
             except duckdb.Error as error:
-                if (schema, table) not in views or self._is_stopped:
+                if (schema, table) not in views:
                     raise
                 logger.error("The view %r of %r is left out: %s", table, source.location, error)
                 left_out.append(f"The view {table!r} cannot be read and is left out.")
@@ -142,11 +144,6 @@ class Copy:
         if not copies:
             raise DatasetRefused(f"The database {source.label!r} has no tables.")
         return [replace(copies[0], notes=left_out), *copies[1:]]
-
-    def _count_rows(self, rows: int) -> None:
-        self.rows += rows
-        if self._is_stopped:
-            raise DatasetRefused("The copy was stopped.")
 
     def copy_exports(self, exports: Iterable[Export], choose: Choose) -> Sequence[StoredTable]:
         """Copy tables that were exported from PostgreSQL into files, and delete the files."""
@@ -164,7 +161,6 @@ class Copy:
 
     def interrupt(self) -> None:
         """Interrupt the running statement."""
-        self._is_stopped = True
         with contextlib.suppress(duckdb.Error):
             self._connection.interrupt()
 
@@ -224,6 +220,24 @@ def read_table(
     return StoredTable(
         name=name, table=table, row_count=int(row[0]), columns=columns, schema=schema
     )
+
+
+def read_foreign(source: DataSource, choose: Choose) -> Sequence[StoredTable]:
+    """Return the tables of a DuckDB file that is attached and not copied."""
+    path = list_files(source)[0].resolve()
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH {quote_text(str(path))} AS source (READ_ONLY)")
+        lock_connection(connection)
+        views = list_views(connection, "source")
+        pairs = [
+            pair for pair in list_tables(connection, "source", source.table) if pair not in views
+        ]
+        if not pairs:
+            raise DatasetRefused(f"The database {path.name!r} has no tables.")
+        return [
+            read_table(connection, choose(table), table, "source", schema)
+            for schema, table in pairs
+        ]
 
 
 def refuse_copy(source: DataSource, error: Exception) -> DatasetRefused:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,20 +11,13 @@ import duckdb
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.engine import postgres
-from copilot_runtime.extensions.analyst.engine.copies import (
-    Copy,
-    list_tables,
-    list_views,
-    read_table,
-    refuse_copy,
-)
+from copilot_runtime.extensions.analyst.engine.copier import Copier
+from copilot_runtime.extensions.analyst.engine.copies import Copy, refuse_copy
 from copilot_runtime.extensions.analyst.engine.datasets import choose_name, quote_text
-from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
-from copilot_runtime.extensions.analyst.engine.executor import Executor
+from copilot_runtime.extensions.analyst.engine.executor import REPEAT, Executor
 from copilot_runtime.extensions.analyst.engine.sandbox import (
     EngineOptions,
     Sandbox,
-    lock_connection,
 )
 from copilot_runtime.extensions.analyst.engine.sources import (
     DataSource,
@@ -65,6 +58,7 @@ class Loader:
         self._keywords = keywords
         self._on_progress = on_progress
         self._problems = problems
+        self._copier = Copier(options)
 
     async def load(
         self, sources: Sequence[DataSource], manifest: Manifest, only: Collection[str] | None = None
@@ -74,6 +68,14 @@ class Loader:
         A source that cannot be read keeps its old copy, if there is one, and is added to the
         problems.
         """
+        try:
+            return await self._load(sources, manifest, only)
+        finally:
+            await self._start(self._copier.close)
+
+    async def _load(
+        self, sources: Sequence[DataSource], manifest: Manifest, only: Collection[str] | None
+    ) -> tuple[Manifest, Sequence[str]]:
         current = await self._start(expand_sources, sources)
         changed: list[str] = []
         for name in {*self._problems} - {source.name for source in current}:
@@ -128,18 +130,24 @@ class Loader:
     ) -> ManifestEntry:
         others = [one for one in manifest.entries if one != old]
         names = {table.name for entry in others for table in entry.tables}
-
-        def choose(table: str) -> str:
-            name = choose_name(table, source.name, names, self._keywords)
-            names.add(name)
-            return name
-
-        if source.mode == "attach":
-            path = (await self._start(list_files, source))[0].resolve()
-            tables = await self._start(_read_foreign, path, source.table, choose)
-            file = str(path)
+        part = self._store.new_file(source.name)
+        if source.kind == "postgres":
+            tables = await self._copy_exports(source, part, names)
         else:
-            file, tables = await self._copy_to_file(source, choose)
+            work = self._start(self._copier.copy, source, part, names, self._keywords)
+            try:
+                tables = await self._watch(source, work)
+            except BaseException:
+                while not work.done():
+                    self._copier.kill()
+                    await asyncio.wait({work}, timeout=REPEAT)
+                self._store.discard(part)
+                raise
+        is_foreign = source.mode == "attach"
+        if is_foreign:
+            file = str((await self._start(list_files, source))[0].resolve())
+        else:
+            file = self._store.finish(part).name
         before = {table.table: table for table in old.tables} if old else {}
         tables = [table.follow(before.get(table.table)) for table in tables]
         return ManifestEntry(
@@ -148,25 +156,26 @@ class Loader:
             file=file,
             fingerprint=fingerprint,
             tables=tables,
-            is_foreign=source.mode == "attach",
+            is_foreign=is_foreign,
             description=source.description,
             for_operators=source.for_operators,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
-    async def _copy_to_file(
-        self, source: DataSource, choose: Callable[[str], str]
-    ) -> tuple[str, Sequence[StoredTable]]:
-        part = self._store.new_file(source.name)
+    async def _copy_exports(
+        self, source: DataSource, part: Path, names: set[str]
+    ) -> Sequence[StoredTable]:
+        def choose(table: str) -> str:
+            name = choose_name(table, source.name, names, self._keywords)
+            names.add(name)
+            return name
+
         copy = await self._start(Copy, part, self._options)
         work: asyncio.Task[Sequence[StoredTable]] | None = None
         try:
-            if source.kind == "postgres":
-                exports = await postgres.export_database(source, part, self._report)
-                work = self._start(copy.copy_exports, exports, choose)
-            else:
-                work = self._start(copy.copy_source, source, choose)
-            tables = await self._watch(source, copy, work)
+            exports = await postgres.export_database(source, part, self._report)
+            work = self._start(copy.copy_exports, exports, choose)
+            tables = await asyncio.shield(work)
             await self._start(copy.finish)
         except BaseException:
             copy.interrupt()
@@ -175,16 +184,16 @@ class Loader:
             else:
                 copy.discard()
             raise
-        return self._store.finish(part).name, tables
+        self._report(Progress(source=source.name, rows=_count_rows(tables), is_done=True))
+        return tables
 
     async def _watch(
-        self, source: DataSource, copy: Copy, work: "asyncio.Task[Sequence[StoredTable]]"
+        self, source: DataSource, work: "asyncio.Task[Sequence[StoredTable]]"
     ) -> Sequence[StoredTable]:
         while not (await asyncio.wait({work}, timeout=INTERVAL))[0]:
-            self._report(Progress(source=source.name, rows=copy.rows or None))
+            self._report(Progress(source=source.name, rows=self._copier.rows or None))
         tables = work.result()
-        rows = sum(table.row_count for table in tables)
-        self._report(Progress(source=source.name, rows=rows, is_done=True))
+        self._report(Progress(source=source.name, rows=_count_rows(tables), is_done=True))
         return tables
 
     def _report(self, progress: Progress) -> None:
@@ -192,20 +201,8 @@ class Loader:
             self._on_progress(progress)
 
 
-def _read_foreign(
-    path: Path, only: str | None, choose: Callable[[str], str]
-) -> Sequence[StoredTable]:
-    with duckdb.connect() as connection:
-        connection.execute(f"ATTACH {quote_text(str(path))} AS source (READ_ONLY)")
-        lock_connection(connection)
-        views = list_views(connection, "source")
-        pairs = [pair for pair in list_tables(connection, "source", only) if pair not in views]
-        if not pairs:
-            raise DatasetRefused(f"The database {path.name!r} has no tables.")
-        return [
-            read_table(connection, choose(table), table, "source", schema)
-            for schema, table in pairs
-        ]
+def _count_rows(tables: Sequence[StoredTable]) -> int:
+    return sum(table.row_count for table in tables)
 
 
 def locate_files(store: Store, manifest: Manifest) -> Mapping[str, Path]:

@@ -43,6 +43,8 @@ class EngineOptions:
     threads: int = 2
     query_timeout: float = 30.0
     """Time limit of a query in seconds, excluding its wait for a slot."""
+    copy_timeout: float = 60.0
+    """CPU time that the copy of a small source may take on each thread, in seconds."""
     max_rows: int = 500_000
     """Maximum number of rows of any query, whatever its own limit."""
     max_cell: int = 65_536

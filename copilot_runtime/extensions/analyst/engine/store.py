@@ -261,6 +261,11 @@ class Store:
         """Rename a finished file to its final name."""
         return part.rename(part.with_suffix(".duckdb"))
 
+    def discard(self, part: Path) -> None:
+        """Delete an unfinished file, and what was written beside it."""
+        for path in self.folder.glob(f"{part.stem}*"):
+            _remove(path)
+
     def clean(self, keep: Iterable[ManifestEntry]) -> None:
         """Delete database files without an entry, if this process may write."""
         if not self.is_writer:
@@ -280,7 +285,7 @@ def _decode_manifest(value: Any) -> Manifest:
 
 
 def _decode_entry(value: dict[str, Any]) -> ManifestEntry:
-    tables = [_decode_table(table) for table in value["tables"]]
+    tables = [decode_table(table) for table in value["tables"]]
     fields: dict[str, Any] = {**value, "tables": tables, "tags": tuple(value["tags"])}
     entry = ManifestEntry(**fields)
     if not (entry.alias[:1] == "d" and entry.alias[1:].isdigit()):
@@ -290,7 +295,8 @@ def _decode_entry(value: dict[str, Any]) -> ManifestEntry:
     return entry
 
 
-def _decode_table(value: dict[str, Any]) -> StoredTable:
+def decode_table(value: dict[str, Any]) -> StoredTable:
+    """Return a table from its plain values."""
     columns = [Column(column["name"], column["type"]) for column in value["columns"]]
     fields: dict[str, Any] = {**value, "columns": columns}
     return StoredTable(**fields)

@@ -35,7 +35,7 @@ _PATIENCE = 0.25
 """Seconds without a change after which a query that waits for a worker starts one more."""
 _INTERVAL = 0.02
 """Seconds between two measurements of the memory of all workers together."""
-_SIGXCPU = 24
+SIGXCPU = 24
 """The signal of the kernel after too much CPU time, on Linux and macOS."""
 
 
@@ -245,7 +245,7 @@ class Worker:
         if not self._is_ready:
             return QueryFailed(f"The process for queries could not start (exit code {code}).")
         logger.warning("A query ended the process in which it ran (exit code %d).", code)
-        if code == -_SIGXCPU:
+        if code == -SIGXCPU:
             return QueryTimedOut(self._options.query_timeout)
         return refuse_memory(self._options.memory_limit)
 

@@ -1,6 +1,7 @@
 /* Frames for third-party pages: without an origin, under a policy of their own. */
 
 const MOST_MESSAGE = 1_000_000;   // characters of one message out of a frame
+const MOST_MESSAGES = 500;        // messages of a frame in a second; 10,000 characters count as one more
 const MOST_RELOADS = 5;           // how often a page in a frame may reload itself
 const TALLEST = 900;
 const sandboxes = new Set();
@@ -14,6 +15,8 @@ class Sandbox {
   #orders = [];         // orders that build the page, repeated after a reload
   #loads = 0;
   #key = "";            // key of the document in the frame, required for orders
+  #second = 0;
+  #count = 0;           // messages in the current second
 
   constructor(title, { allow = "allow-scripts", reach = {}, receive = () => {} } = {}) {
     const { resourceDomains, connectDomains, frameDomains, baseUriDomains } = reach;
@@ -54,6 +57,17 @@ class Sandbox {
     for (const order of this.#orders) this.send({ ...order, key: this.#key });
   }
 
+  /* A page that floods this one with messages is closed. */
+  admits(size) {
+    const second = Math.floor(performance.now() / 1000);
+    if (second !== this.#second) [this.#second, this.#count] = [second, 0];
+    this.#count += 1 + size / 10_000;
+    if (this.#count <= MOST_MESSAGES) return size <= MOST_MESSAGE;
+    sandboxes.delete(this);
+    this.frame.replaceWith(element("p", "note", "It sent too many messages, and was closed."));
+    return false;
+  }
+
   take(data) {
     if (data?.type === "sandbox/ready") return this.#fill(data);
     if (data?.type === "sandbox/size") return this.resize(data.height);
@@ -66,13 +80,13 @@ window.addEventListener("message", ({ source, data }) => {
     const { contentWindow } = each.frame;
     each.wasShown ||= contentWindow !== null;
     if (contentWindow === null && each.wasShown) sandboxes.delete(each);  // its conversation was removed from the page
-    if (source === null || source !== contentWindow || isLarge(data)) continue;
-    each.take(data);
+    if (source !== null && source === contentWindow && each.admits(measureMessage(data))) each.take(data);
   }
 });
 
-function isLarge(data) {
-  try { return (JSON.stringify(data) ?? "").length > MOST_MESSAGE; } catch { return true; }
+/* Returns the number of characters, or one too many for what is no JSON. */
+function measureMessage(data) {
+  try { return (JSON.stringify(data) ?? "").length; } catch { return MOST_MESSAGE + 1; }
 }
 
 /* Asks the user to allow an action of a page in a frame, one question at a time. */

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from copilot_runtime.api.agent import Stage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, LimitExceeded, Misuse
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.security.addresses import is_public
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class McpServer:
             )
         if self.url and not _is_address(self.url):
             raise ConfigurationFailed(
-                f"The address {_without_secrets(self.url)!r} of an MCP server is not an address.",
+                f"The address {_redact(self.url)!r} of an MCP server is not an address.",
                 hint="It looks like https://mcp.example/mcp.",
             )
         if self.http_client is not None and (self.command or self.public_only):
@@ -132,10 +133,6 @@ def _name_host(url: str) -> str:
     if parts.port in (None, _USUAL_PORTS.get(parts.scheme)):
         return host
     return f"[{host}]:{parts.port}" if ":" in host else f"{host}:{parts.port}"
-
-
-def _without_secrets(url: str) -> str:
-    return url.partition("?")[0].rpartition("@")[2]
 
 
 AllowRule = Sequence[str | McpServer] | Callable[[str], bool]
@@ -278,4 +275,4 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 def _redact(endpoint: str) -> str:
     """Return a URL of bounded length without parts that may be secret."""
-    return re.sub(r"//[^/]*@", "//", endpoint.partition("?")[0])[:200]
+    return re.split("[?#]", mask_credentials(endpoint), maxsplit=1)[0][:200]

@@ -16,6 +16,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.extensions.tools.catalog.client import (
     HttpClient,
     HttpReply,
@@ -178,7 +179,7 @@ def check_address(url: str, surroundings: Surroundings) -> None:
     host = _HOST.match(url)
     if list_placeholders(host[0] if host else url.partition("/")[0]):
         raise ConfigurationFailed(
-            f"The model would choose the host of {url!r}.",
+            f"The model would choose the host of {mask_credentials(url)!r}.",
             hint="An argument may stand in a path, in a query, in a header or in a body.",
         )
     if not _OF_REQUEST.search(url):

@@ -1,7 +1,9 @@
 """Copies follow their sources: whole, once, and the old one stays if a new one fails."""
 
+import asyncio
 import os
 import sqlite3
+import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, closing
 from dataclasses import replace
@@ -47,6 +49,49 @@ async def test_files_of_all_formats_become_data_sets(
             ("order", 2),
             ("seven", 1),
         ]
+
+
+def _write_endless(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE one(n)")
+        file.execute(
+            "CREATE VIEW endless AS WITH RECURSIVE r(n) AS "
+            "(SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) AS n FROM r"
+        )
+
+
+def _write_bomb(path: Path) -> None:
+    rels = '<r><Relationship Id="{}" Type="/{}" Target="{}"/>{}</r>'
+    texts = '<Relationship Id="b" Type="/sharedStrings" Target="texts.xml"/>'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("_rels/.rels", rels.format("a", "officeDocument", "book.xml", ""))
+        file.writestr("_rels/book.xml.rels", rels.format("a", "worksheet", "sheet.xml", texts))
+        file.writestr("book.xml", '<b><sheet name="S" id="a"/></b>')
+        file.writestr("sheet.xml", '<s><row><c t="s"><v>0</v></c></row></s>')
+        file.writestr("texts.xml", f"<s><si><t>{'x' * 400_000_000}</t></si></s>")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "reason"),
+    [
+        ("view.sqlite", _write_endless, "it takes more time than one of its size may take."),
+        ("bomb.xlsx", _write_bomb, "it needs more memory than it may have."),
+    ],
+    ids=["endless", "bomb"],
+)
+async def test_a_source_that_takes_too_much_is_left_out_alone(
+    tmp_path: Path, options: EngineOptions, name: str, write: Callable[[Path], None], reason: str
+) -> None:
+    await asyncio.to_thread(write, tmp_path / name)
+    (tmp_path / "small.csv").write_text("n\n1\n")
+    options = replace(options, memory_limit="128MB", copy_timeout=1 if "view" in name else 60)
+    places = (name, "small.csv")
+    engine = Engine(options, [parse_source(str(tmp_path / place)) for place in places])
+    await engine.open()
+    async with aclosing(engine):
+        problems = [error.public for error in engine.problems.values()]
+        assert problems == [f"The data source {name!r} cannot be read: {reason}"]
+        assert await read(engine, "SELECT n FROM small") == [(1,)]
 
 
 async def test_a_glob_with_a_name_is_one_data_set(tmp_path: Path, options: EngineOptions) -> None:

@@ -17,6 +17,7 @@ from pydantic import (
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_object
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.extensions.access.service_tokens import TokenForm
 from copilot_runtime.extensions.tools.catalog.endpoints import EndpointOptions
 
@@ -258,7 +259,9 @@ def _split_url(url: str) -> JsonObject:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ConfigurationFailed(f"{url!r} is no URL of a service: {error}.") from error
+        raise ConfigurationFailed(
+            f"{mask_credentials(url)!r} is no URL of a service: {error}."
+        ) from error
     usual = _URL_PORTS.get(parts.scheme, _BUILT_IN["port"])
     path = re.sub(r"/+$", "", parts.path)
     return {

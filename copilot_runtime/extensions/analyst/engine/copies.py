@@ -151,11 +151,25 @@ class Copy:
     def copy_exports(self, exports: Iterable[Export], choose: Choose) -> Sequence[StoredTable]:
         """Copy tables that were exported from PostgreSQL into files, and delete the files."""
         copies: list[StoredTable] = []
+        left_out: list[str] = []
         for export in exports:
             name = choose(export.table)
-            self._connection.execute(f"CREATE TABLE {quote_name(name)} AS {export.build_select()}")
-            export.file.unlink(missing_ok=True)
+            create = f"CREATE TABLE {quote_name(name)} AS {export.build_select()}"
+            try:
+                self._connection.execute(create)
+            except duckdb.Error as error:
+                if self._is_stopped:
+                    raise
+                logger.error("The table %r: %s", export.table, error)
+                left_out.append(f"The table {export.table!r} cannot be read and is left out.")
+                continue
+            finally:
+                export.file.unlink(missing_ok=True)
             copies.append(replace(self._read_table(name), notes=export.notes))
+        if left_out and not copies:
+            raise DatasetRefused(f"The database has no table that can be read. {left_out[0]}")
+        if left_out:
+            copies[0] = replace(copies[0], notes=[*left_out, *copies[0].notes])
         return copies
 
     def _read_table(self, name: str) -> StoredTable:

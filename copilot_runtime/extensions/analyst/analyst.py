@@ -325,6 +325,7 @@ class Analyst:
             SchemaExtras(
                 label=question.dataset_label,
                 description=dataset.description,
+                totals=dataset.totals,
                 others=[one for one in ranked if one.name != dataset.name],
                 hints=files.hints,
                 metric_notes=files.catalog.render_metrics(dataset.columns, dataset.name),

@@ -93,8 +93,9 @@ class Copy:
 
     def _read_texts(self, source: DataSource, name: str, files: Sequence[TextFile]) -> StoredTable:
         options = CsvOptions(columns=source.columns, dates=source.dates)
-        notes = CsvFiles(self._connection, files, self._texts, options).create_table(name)
-        return replace(self._read_table(name), notes=notes)
+        table = CsvFiles(self._connection, files, self._texts, options)
+        notes = table.create_table(name)
+        return replace(self._read_table(name), notes=notes, totals=table.totals)
 
     def _copy_files(self, source: DataSource, name: str) -> StoredTable:
         paths = list_files(source)

@@ -213,7 +213,7 @@ def _chat(
         yield from _call_matches(matches)
     elif text not in _ALWAYS and (quotes := quote_passages(text, request.passages)):
         yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
-    elif parts := _apply_rules(words, is_question=bool(_QUESTION.match(text))):
+    elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
         yield Part("text", f"{_NOT_A_MODEL} These passages may answer that:\n\n{links}")
@@ -221,7 +221,7 @@ def _chat(
         yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
     elif matches := match_actions(text, actions):
         yield from _call_matches(matches)
-    elif words & _GREETINGS:
+    elif "\n" not in text and words & _GREETINGS:
         yield Part("text", _introduce(words, actions, tables))
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
@@ -240,7 +240,7 @@ def _introduce(words: set[str], actions: Sequence[Action], tables: Sequence[Tabl
     return f"{opening} {_NOT_A_MODEL} {questions}\n\n{_REAL_MODEL}"
 
 
-def _apply_rules(words: set[str], *, is_question: bool) -> list[Part | CopilotError]:
+def _apply_rules(words: set[str], is_question: bool) -> list[Part | CopilotError]:
     """Return the answer to requests that need no action; an empty list for others."""
     if words & {"story", "lorem"}:
         return [Part("text", _STORY)]

@@ -30,13 +30,13 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name; an old spelling is run with a note."""
-        name, known = args[0], self._list_paths()
-        if name not in self.commands and (new := _RENAMED.get(name) or known.get(name)):
+        name, paths = args[0], self._list_paths()
+        if name not in self.commands and (new := _RENAMED.get(name) or paths.get(name)):
             typer.echo(f"The command is `copilot-runtime {new}` now.", err=True)
             args = [*new.split(), *args[1:]]
-        elif name not in known and not name.startswith("-"):
-            close = get_close_matches(name, known, n=1)
-            guess = f" Did you mean `copilot-runtime {known[close[0]]}`?" if close else ""
+        elif name not in paths and not name.startswith("-"):
+            close = get_close_matches(name, paths, n=1)
+            guess = f" Did you mean `copilot-runtime {paths[close[0]]}`?" if close else ""
             ctx.fail(f"No such command {name!r}.{guess}")
         if name == "chat" and args[1:] and not args[1].startswith("-"):
             args = ["chat", "--url", *args[1:]]

@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from html import escape
@@ -29,6 +30,10 @@ _TIMEOUT = 15.0
 
 SOURCES = "sources"
 """The `activity_type` of the sources of an answer."""
+
+_URL_GOES_ON = r"[\w/#?&=%+~@-]|[.,;:!]\w"
+_CODE = re.compile(r"(`+).*?\1", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w\])])\[(\d+)\](?![(:\[])")
 
 _HEAD = """\
 ## Passages found for the question
@@ -109,11 +114,16 @@ def render_passages(passages: Sequence[Passage], run_id: str) -> str:
 
 
 def select_citations(passages: Sequence[Passage], answer: str) -> Mapping[int, Passage]:
-    """Return the passages that an answer cites, by their numbers from 1."""
+    """Return the passages that an answer cites, by their numbers from 1.
+
+    They are cited by their URL, or by a number that is no index, as in `rows[1]`.
+    """
+    numbers = set(_NUMBER.findall(_CODE.sub("", answer)))
     return {
         number: passage
         for number, passage in enumerate(passages, 1)
-        if f"[{number}]" in answer or (passage.url and passage.url in answer)
+        if str(number) in numbers
+        or (passage.url and re.search(f"{re.escape(passage.url)}(?!{_URL_GOES_ON})", answer))
     }
 
 

@@ -167,8 +167,9 @@ def install_command(extra: str) -> str:
 
 def explain_missing(error: MissingPackage) -> str:
     """Return the message of an error with the command for where this package was installed from."""
-    what, command, _ = error.message.partition("pip install ")
-    return f"{what}{install_command(error.extra)}" if command and error.extra else error.message
+    if not error.extra:
+        return error.message
+    return error.message.removesuffix(error.command) + install_command(error.extra)
 
 
 def _find_extra(module: str) -> str | None:

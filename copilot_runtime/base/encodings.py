@@ -33,6 +33,8 @@ _WESTERN = re.compile(
 )
 """Texts of Western Europe, which a detector cannot tell from those of Central Europe."""
 
+_KANA = re.compile("[\u3041-\u30fe]")
+
 BLOCK = 1024 * 1024
 _SAMPLE = 32 * 1024
 
@@ -97,6 +99,9 @@ def find_wide_codec(block: bytes) -> str | None:
 def _guess(sample: bytes) -> str:
     if charset_normalizer is None:
         raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "knowledge")
+    kana = len(_KANA.findall(sample.decode("euc_jp", "ignore")))
+    if kana * 8 > len(sample) and "\ufffd" not in sample.decode("euc_jp", "replace"):
+        return "euc_jp"  # a detector takes it for Korean
     match = charset_normalizer.from_bytes(sample, cp_isolation=list(_GUESSED)).best()
     codec = str(match.encoding) if match else ""
     if codec not in ("", "cp1250") and "\ufffd" not in sample.decode(codec, "replace"):

@@ -273,10 +273,10 @@ class MissingPackage(ConfigurationFailed):
 
     def __init__(self, what: str, package: str, extra: str | None = None) -> None:
         self.extra = extra
-        requirement = f"'copilot-runtime[{extra}]'" if extra else package
-        super().__init__(
-            f"{what} needs the package {package!r}. Install it with: pip install {requirement}"
+        self.command = (
+            f"pip install 'copilot-runtime[{extra}]'" if extra else f"pip install {package}"
         )
+        super().__init__(f"{what} needs the package {package!r}. Install it with: {self.command}")
 
 
 class ToolsRefused(ConfigurationFailed):

@@ -11,7 +11,8 @@ from copilot_runtime.base.office import OfficeFile, open_parser
 
 Kind = Literal["text", "number", "percent", "date", "time", "boolean", "error", "formula"]
 """The kind of a value; a `formula` is one whose value the file does not have."""
-_Format = Literal["", "percent", "date", "moment", "time", "elapsed"]
+_Format = Literal["", "percent", "date", "moment", "time", "elapsed"] | int
+"""A number is that of the digits that are shown, with zeros before the others."""
 
 _LITERAL = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
 """Texts, colours and spaces in a format."""
@@ -195,6 +196,8 @@ class SheetRows:
                 return Cell("text", unescape(value))
 
     def _convert_number(self, value: str, style: _Format) -> Cell:
+        if isinstance(style, int):
+            return Cell("number", value.zfill(style) if value.isdecimal() else value)
         if style in ("", "percent"):
             return Cell("percent" if style else "number", value)
         number = float(value)
@@ -287,6 +290,8 @@ def _read_format(code: str) -> _Format:
     code = _LITERAL.sub("", code)
     if "%" in code:
         return "percent"
+    if re.fullmatch("00+", code):
+        return len(code)
     if code == "general":
         return ""
     is_time = bool(re.search("[hs]", code))

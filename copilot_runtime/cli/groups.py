@@ -1,5 +1,7 @@
 """The tree of commands: those of a day's work first, the others in groups."""
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -28,10 +30,14 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name; an old spelling is run with a note."""
-        name = args[0]
-        if name not in self.commands and (new := _RENAMED.get(name) or self._find_below(name)):
+        name, paths = args[0], self._list_paths()
+        if name not in self.commands and (new := _RENAMED.get(name) or paths.get(name)):
             typer.echo(f"The command is `copilot-runtime {new}` now.", err=True)
             args = [*new.split(), *args[1:]]
+        elif name not in paths and not name.startswith("-"):
+            close = get_close_matches(name, paths, n=1)
+            guess = f" Did you mean `copilot-runtime {paths[close[0]]}`?" if close else ""
+            ctx.fail(f"No such command {name!r}.{guess}")
         if name == "chat" and args[1:] and not args[1].startswith("-"):
             args = ["chat", "--url", *args[1:]]
         return super().resolve_command(ctx, args)
@@ -50,12 +56,13 @@ class CommandGroup(TyperGroup):
                     ]
                 )
 
-    def _find_below(self, name: str) -> str | None:
+    def _list_paths(self) -> Mapping[str, str]:
+        """Return each command with its group before it, by its name; the first of one name."""
+        paths = {name: name for name in self.commands}
         for group in GROUPS:
-            below = self.commands[group]
-            if isinstance(below, TyperGroup) and name in below.commands:
-                return f"{group} {name}"
-        return None
+            if isinstance(below := self.commands[group], TyperGroup):
+                paths = {name: f"{group} {name}" for name in below.commands} | paths
+        return paths
 
 
 def build_groups(cli: typer.Typer) -> dict[str, typer.Typer]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilot_runtime import CopilotRuntime
+from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.matching import fill_arguments
 from copilot_runtime.api import Action, ChatRequest, Parameters, Passage
@@ -32,6 +32,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError
 from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions.generative_ui.a2ui.operations import validate_components
+from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.testing import Client
 from tests.in_one_test import in_one_test
 
@@ -458,8 +459,9 @@ async def test_small_talk_is_answered_before_anything_that_was_retrieved(text: s
     assert "write to us" not in heard
 
 
-async def test_a_passage_that_lacks_half_of_the_question_is_not_quoted():
-    assert "I have no rule for that" in await quote("Which library has the best bread?", *SHELF)
+async def test_a_passage_that_lacks_half_of_the_question_is_named_and_not_quoted():
+    text = await quote("How long does the library take for bread?", *SHELF)
+    assert text.endswith("These passages may answer that:\n\n- [Opening hours](/k/1)\n- Staff")
 
 
 async def test_the_note_about_an_attached_file_is_no_part_of_the_question():
@@ -475,6 +477,19 @@ async def test_what_it_suggests_works_one_after_the_other():
 
     assert [reply.text.split()[0] for reply in replies] == ["The", "You", "I", "Hello!"]
     assert max(len(reply.text) for reply in replies) > 1_000
+
+
+async def test_a_plan_of_the_demo_waits_for_an_approval_and_has_an_output():
+    settings = Settings(threads="memory", planner=PlannerSettings(name="planner", store="memory"))
+    runtime = CopilotRuntime(DemoAdapter(pace=0), settings=settings)
+    async with Client(runtime, agent="planner") as client:
+        waiting = await client.say("Compare three hotels")
+        done = await client.resume({"approved": True})
+
+    assert [it.message for it in waiting.interrupts] == [
+        "May the task 'answer' begin? Compare three hotels"
+    ]
+    assert "I have no rule for that" in done.text
 
 
 async def test_what_the_page_suggests_is_done_whatever_was_retrieved():

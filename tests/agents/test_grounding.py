@@ -95,7 +95,9 @@ async def test_the_model_reads_the_passages_with_its_instructions_and_the_page_g
     [
         ("At nine ([Hours](/k/1)).", [1]),
         ("Ada does [2].", [2]),
-        ("I do not know.", []),
+        ("I do not know [3]: see `[2]`, rows[1] and [1](/x).", []),
+        ("It is at /k/12, or [here](/k/1).", [1]),
+        ("It is at /k/12.", []),
     ],
 )
 async def test_the_page_gets_the_sources_that_an_answer_cites(

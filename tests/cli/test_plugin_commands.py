@@ -97,6 +97,12 @@ def test_the_help_shows_at_most_twelve_commands_in_two_sections() -> None:
     assert not any(row.endswith("...") for row in rows)
 
 
+def test_a_misspelt_command_is_guessed_in_every_group() -> None:
+    said = CliRunner().invoke(cli, ["ingst", "pages"]).stderr
+
+    assert "No such command 'ingst'. Did you mean `copilot-runtime knowledge ingest`?" in said
+
+
 def test_a_chat_takes_its_server_as_an_argument_too() -> None:
     done = CliRunner().invoke(cli, ["chat", "http://127.0.0.1:1/graphql", "-m", "hi"])
 

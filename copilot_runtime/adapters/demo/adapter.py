@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, assert_never
 
@@ -26,6 +26,7 @@ from copilot_runtime.adapters.demo.matching import (
     build_example,
     fill_arguments,
     format_title,
+    list_passages,
     match_actions,
     quote_passages,
     split_words,
@@ -138,6 +139,10 @@ _SMALL_TALK = {
     *split_words("so that there this very welcome what who you your"),
 }
 """Words of which sentences consist that are answered before anything is searched or called."""
+_QUESTION = re.compile(
+    r"\W*(?:how|what|when|where|which|who|why|is|are|does|do|did|was|were|has|have)\b.*\?\s*$",
+    re.IGNORECASE | re.DOTALL,
+)
 _THOUGHT = (
     "The person wants me to think. I cannot. But I can show what thinking looks like on the "
     "wire: a stream of reasoning that comes before the answer."
@@ -202,17 +207,21 @@ def _chat(
         or plan_call(text, tables, {action.name for action in actions})
     ):
         yield _call(call)
+    elif any(action.name == "create_plan" for action in actions):
+        yield _call(Call("create_plan", {"tasks": _write_tasks(text)}))
     elif not tables and (matches := match_actions(text, actions, by_name=True)):
         yield from _call_matches(matches)
     elif text not in _ALWAYS and (quotes := quote_passages(text, request.passages)):
         yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
-    elif parts := _apply_rules(words):
+    elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
+    elif links := list_passages(text, request.passages):
+        yield Part("text", f"{_NOT_A_MODEL} These passages may answer that:\n\n{links}")
     elif tables:
         yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
     elif matches := match_actions(text, actions):
         yield from _call_matches(matches)
-    elif words & _GREETINGS:
+    elif "\n" not in text and words & _GREETINGS:
         yield Part("text", _introduce(words, actions, tables))
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
@@ -231,8 +240,12 @@ def _introduce(words: set[str], actions: Sequence[Action], tables: Sequence[Tabl
     return f"{opening} {_NOT_A_MODEL} {questions}\n\n{_REAL_MODEL}"
 
 
-def _apply_rules(words: set[str]) -> list[Part | CopilotError]:
+def _apply_rules(words: set[str], is_question: bool) -> list[Part | CopilotError]:
     """Return the answer to requests that need no action; an empty list for others."""
+    if words & {"story", "lorem"}:
+        return [Part("text", _STORY)]
+    if is_question:  # about something that took long, or failed for a reason
+        return []
     if words & {"error", "errors", "fail", "crash"}:
         return [Part("text", "Here it comes: I start a sentence and"), _build_error(words)]
     if words & {"think", "reason", "reasoning"}:
@@ -240,7 +253,7 @@ def _apply_rules(words: set[str]) -> list[Part | CopilotError]:
             Part("reasoning", _THOUGHT),
             Part("text", "I have thought about it. (I cannot really think.)"),
         ]
-    return [Part("text", _STORY)] if words & {"long", "story", "lorem"} else []
+    return [Part("text", _STORY)] if "long" in words else []
 
 
 def _build_error(words: set[str]) -> CopilotError:
@@ -264,6 +277,13 @@ def _list_attachments(message: Message) -> Iterator[str]:
 
 def _format_size(base64: str) -> str:
     return f"{len(base64) * 3 // 4:,} bytes"
+
+
+def _write_tasks(text: str) -> list[Mapping[str, object]]:
+    """Return a plan of two tasks, of which a person approves the second one."""
+    first = {"name": "search", "purpose": f"Find what is known about this: {text}"}
+    last = {"name": "answer", "purpose": text, "needs_approval": True}
+    return [first, last]
 
 
 def _set_state(text: str, actions: Sequence[Action]) -> Call | None:
@@ -333,7 +353,11 @@ def _call(call: Call) -> Part:
 def _suggest(actions: Sequence[Action]) -> str:
     """Name three things to try; actions with an example of a value are the most telling."""
     telling = sorted(actions, key=lambda action: not as_list(action.parameters.get("required")))
-    examples = [*(build_example(action) for action in telling), *_ALWAYS]
+    examples = [
+        example
+        for action in telling
+        if (example := build_example(action)) != format_title(action) or action.in_browser
+    ] + [*_ALWAYS]
     return _TRY + "\n".join(f"- {example}" for example in examples[:3])
 
 

@@ -357,8 +357,22 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
             if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
                 found.append((score, number, _LABEL.sub("", sentence)[:_LONGEST]))
     found.sort(key=lambda row: -row[0])
+    found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()][
+        ::-1
+    ]
     best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
     return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)
+
+
+def list_passages(question: str, passages: Sequence[Passage]) -> str:
+    """Return links to the first passages that share a word with a question; may be empty."""
+    words = _stems(_NOTE.sub("", question))
+    links = {
+        passage.title: _cite(number, passage)
+        for number, passage in enumerate(passages, 1)
+        if words & (_stems(passage.title) | _stems(passage.text))
+    }
+    return "\n".join(f"- {link[1:-1]}" for link in [*links.values()][:_MOST_SENTENCES])
 
 
 def _stems(text: str) -> set[str]:

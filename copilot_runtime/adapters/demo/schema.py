@@ -11,10 +11,8 @@ _BLOCK = re.compile(r"<schema>\n(.*?)\n</schema>", re.DOTALL)
 _TABLE = re.compile(r"^CREATE TABLE (\S+) \([^\n]*\n(.*?)^\);$", re.DOTALL | re.MULTILINE)
 _COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- (.*))?$')
 _ABOUT = re.compile(r"^-- About: (.*)$", re.MULTILINE)
-_TOTALS = re.compile(r"Lines that begin with ('[^:]+'): [\d,]+\. Leave them out of sums\.")
+_TOTALS = re.compile(r"^-- Rows without totals: WHERE (.* NOT IN \((.*)\))$", re.MULTILINE)
 _NOTE = r"'{}' (is a text: .*?)\.(?: |$)"
-_LABELS = 3
-"""Columns of which the first value may be the label of a line."""
 _OTHER = re.compile(r"^- (\w+)\((.*)\)$", re.MULTILINE)
 _QUOTED = re.compile(r"'((?:[^']|'')*)'(?=, |$)")
 _PAIR = re.compile(r'("[^"]+"|[^+\s]\S*) (.+)')
@@ -118,7 +116,8 @@ def read_schema(texts: Sequence[str]) -> Sequence[Table]:
         Table(name.strip('"'), [*filter(None, map(_read_column, body.splitlines()))])
         for name, body in _TABLE.findall(block)
     ]
-    tables = [_describe_table(table, about) for table in tables]
+    totals = _TOTALS.search(block)
+    tables = [_describe_table(table, about, totals) for table in tables]
     return tables + [Table(name, _read_columns(body)) for name, body in _OTHER.findall(block)]
 
 
@@ -168,23 +167,18 @@ def quote_name(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else '"' + name.replace('"', '""') + '"'
 
 
-def _describe_table(table: Table, about: str) -> Table:
-    """Return a table with what its description says about columns and about lines of totals."""
-    words = ", ".join(_TOTALS.findall(about))
-    totals = _read_values(words)
+def _describe_table(table: Table, about: str, found: re.Match[str] | None) -> Table:
+    """Return a table with what the prompt says about columns and about rows of totals."""
+    totals = _read_values(found[2]) if found else ()
     columns = [
         replace(
             one,
             values=[value for value in one.values if value.strip(" :") not in totals],
-            note=found[1] if (found := re.search(_NOTE.format(re.escape(one.name)), about)) else "",
+            note=note[1] if (note := re.search(_NOTE.format(re.escape(one.name)), about)) else "",
         )
         for one in table.columns
     ]
-    labels = [f"CAST({quote_name(one.name)} AS VARCHAR)" for one in columns[:_LABELS]]
-    label = f"trim(coalesce({', '.join(labels)}, ''), ' :')"
-    return replace(
-        table, columns=columns, conditions=[f"{label} NOT IN ({words})"] if totals else []
-    )
+    return replace(table, columns=columns, conditions=[found[1]] if found else [])
 
 
 def _read_column(line: str) -> Column | None:

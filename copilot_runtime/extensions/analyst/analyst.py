@@ -129,11 +129,6 @@ class Analyst:
         self._opening: asyncio.Task[None] | None = None
         self._failed_at = 0.0
 
-    def place(self, path: str) -> None:
-        """Set the path of the runtime's URL, for results that are made outside of requests."""
-        self.charts.path = path
-        self.downloads.place(path)
-
     @property
     def tool_timeout(self) -> float:
         """Timeout of a tool call in seconds: a tool may run several queries."""
@@ -325,6 +320,7 @@ class Analyst:
             SchemaExtras(
                 label=question.dataset_label,
                 description=dataset.description,
+                totals=dataset.totals,
                 others=[one for one in ranked if one.name != dataset.name],
                 hints=files.hints,
                 metric_notes=files.catalog.render_metrics(dataset.columns, dataset.name),

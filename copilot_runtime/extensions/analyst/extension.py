@@ -44,7 +44,7 @@ class AnalystExtension(Extension):
 
     def place(self, path: str) -> None:
         for analyst in self._analysts:
-            analyst.place(path)
+            analyst.charts.path = analyst.downloads.results.path = path
 
     async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> Mapping[str, int]:
         counts = [

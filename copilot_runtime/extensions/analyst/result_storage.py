@@ -233,13 +233,9 @@ class Downloads:
     ) -> None:
         self._engine = engine
         self._guard = guard
-        self._entries = ResultStore(
+        self.results = ResultStore(
             "downloads", _decode_entry, storage, most=5_000, most_of_one=100, seconds=seconds
         )
-
-    def place(self, path: str) -> None:
-        """Set the path of the runtime's URL."""
-        self._entries.path = path
 
     async def create(
         self,
@@ -253,7 +249,7 @@ class Downloads:
     ) -> Download:
         """Create a download of the rows of a query."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        expires_at = datetime.fromtimestamp(self._entries.next_expiry, UTC)
+        expires_at = datetime.fromtimestamp(self.results.next_expiry, UTC)
         download = Download(
             id=token,
             filename=choose_filename(filename, format),
@@ -261,10 +257,10 @@ class Downloads:
             row_count=row_count,
             columns=list(columns),
             expires_at=expires_at.isoformat(timespec="seconds"),
-            url=self._entries.write_url(token),
+            url=self.results.write_url(token),
         )
         entry = _Offer(download, query.display_sql, scope.agent_name)
-        await self._entries.add(token, entry, scope)
+        await self.results.add(token, entry, scope)
         return download
 
     async def open(self, id: str, scope: Scope) -> DownloadStream:
@@ -275,7 +271,7 @@ class Downloads:
         The rows are those that `scope` may see now, restricted to the agent of the original
         question.
         """
-        entry = await self._entries.get(id, scope)
+        entry = await self.results.get(id, scope)
         scope = replace(scope, agent_name=entry.agent_name)
         query = self._guard(entry.sql, scope)
         await self._engine.explain(query)
@@ -290,7 +286,7 @@ class Downloads:
 
     async def aclose(self) -> None:
         """Close the storage."""
-        await self._entries.aclose()
+        await self.results.aclose()
 
 
 def _decode_entry(stored: Mapping[str, Any]) -> _Offer:

@@ -187,7 +187,11 @@ _MARKS = {"good": "✓", "warning": "!", "problem": "✗"}
 
 def doctor(
     target: Annotated[
-        str | None, typer.Argument(metavar="[MODULE:NAME]", help="A CopilotRuntime, as for serve.")
+        str | None,
+        typer.Argument(
+            metavar="[MODULE:NAME or URL]",
+            help="A CopilotRuntime, as for serve; or the URL of a running one.",
+        ),
     ] = None,
     call: Annotated[
         bool,
@@ -212,6 +216,7 @@ def doctor(
     \b
     copilot-runtime doctor
     copilot-runtime doctor main:runtime --call
+    copilot-runtime doctor http://127.0.0.1:8000/graphql
     copilot-runtime doctor --host 0.0.0.0 --port 8080
     copilot-runtime doctor --services vector,graph
     copilot-runtime doctor --json | jq '.[] | select(.state != "good")'
@@ -220,6 +225,7 @@ def doctor(
     stores, the message broker, the store of limits, the storage of knowledge, the audit log, the
     provider of the model, embeddings, MCP servers, and receivers of telemetry. Nothing is changed,
     and no secret is shown. --host, --port and --services are those with which the server starts.
+    Of a URL, the first requests of a React application are sent.
 
     ✓ is good, ! is a warning, ✗ is a problem. The exit status is 1 if there is a problem.
     """
@@ -230,6 +236,10 @@ def doctor(
     from copilot_runtime.extensions.operations.doctor.doctor import examine
     from copilot_runtime.extensions.settings import read_settings
 
+    if target is not None and target.startswith(("http://", "https://")):
+        from copilot_runtime.extensions.operations.doctor.server import examine_server
+
+        _report(asyncio.run(examine_server(target)), as_json=as_json)
     if config is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same one
     options = {"host": host, "port": port}

@@ -21,12 +21,14 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.access.audit.verify import Verification, verify
 from copilot_runtime.extensions.grpc.server import GrpcServer
 from copilot_runtime.extensions.operations.doctor import upstream
+from copilot_runtime.extensions.operations.doctor.server import examine_server
 from copilot_runtime.testing import ScriptedAdapter
 from tests.extensions.access.credentials import make_key, providing, write_jwks
 from tests.extensions.cluster.redis_server import redis_server
 from tests.extensions.generative_ui.rogue import serve_rogue
 from tests.extensions.operations.stores import build_settings
 from tests.in_one_test import in_one_test
+from tests.wire_agui.server import serving
 
 Run = Callable[..., Result]
 POSTGRES = "postgresql://app@127.0.0.1:1/app"
@@ -553,3 +555,14 @@ def test_what_settings_need_is_looked_for_by_the_doctor_and_before_a_server_star
     assert found["state"] == "problem"
     assert found["text"] == explain_missing(refused.exception)
     assert found["text"].startswith(f"{said} Install it with: pip install ")
+
+
+@pytest.mark.anyio
+async def test_a_running_server_gets_the_first_requests_of_a_page() -> None:
+    runtime = CopilotRuntime(ScriptedAdapter(), settings=Settings(threads="memory"))
+    async with serving(runtime.app()) as port:
+        url = f"http://127.0.0.1:{port}"
+        right, wrong = await examine_server(f"{url}/graphql"), await examine_server(f"{url}/x")
+
+    assert [it.state for it in right] == ["good", "good", "good"]
+    assert [it.state for it in wrong] == ["problem", "problem", "warning"]

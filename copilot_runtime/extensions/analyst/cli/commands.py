@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.formatting import clean_text
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
 from copilot_runtime.cli.options import HeaderOption
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
@@ -187,6 +188,9 @@ def datasets(
         for one in found
     ]
     show_table(head, rows, "There are no data sets.")
+    for one in found:
+        if about := get_text(one, "description"):
+            typer.echo(f"{get_text(one, 'name')}: {clean_text(about)}")
     for one in problems:
         typer.echo(f"! {get_text(one, 'problem')}", err=True)
     raise typer.Exit(1 if problems else 0)

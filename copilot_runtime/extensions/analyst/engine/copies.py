@@ -95,8 +95,9 @@ class Copy:
 
     def _read_texts(self, source: DataSource, name: str, files: Sequence[TextFile]) -> StoredTable:
         options = CsvOptions(columns=source.columns, dates=source.dates)
-        notes = CsvFiles(self._connection, files, self._texts, options).create_table(name)
-        return replace(self._read_table(name), notes=notes)
+        table = CsvFiles(self._connection, files, self._texts, options)
+        notes = table.create_table(name)
+        return replace(self._read_table(name), notes=notes, totals=table.totals)
 
     def _copy_files(self, source: DataSource, name: str) -> StoredTable:
         paths = list_files(source)
@@ -148,11 +149,25 @@ class Copy:
     def copy_exports(self, exports: Iterable[Export], choose: Choose) -> Sequence[StoredTable]:
         """Copy tables that were exported from PostgreSQL into files, and delete the files."""
         copies: list[StoredTable] = []
+        left_out: list[str] = []
         for export in exports:
             name = choose(export.table)
-            self._connection.execute(f"CREATE TABLE {quote_name(name)} AS {export.build_select()}")
-            export.file.unlink(missing_ok=True)
+            create = f"CREATE TABLE {quote_name(name)} AS {export.build_select()}"
+            try:
+                self._connection.execute(create)
+            except duckdb.Error as error:
+                if self._is_stopped:
+                    raise
+                logger.error("The table %r: %s", export.table, error)
+                left_out.append(f"The table {export.table!r} cannot be read and is left out.")
+                continue
+            finally:
+                export.file.unlink(missing_ok=True)
             copies.append(replace(self._read_table(name), notes=export.notes))
+        if left_out and not copies:
+            raise DatasetRefused(f"The database has no table that can be read. {left_out[0]}")
+        if left_out:
+            copies[0] = replace(copies[0], notes=[*left_out, *copies[0].notes])
         return copies
 
     def _read_table(self, name: str) -> StoredTable:

@@ -34,6 +34,9 @@ class Dataset:
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """The types of its columns when they were first copied, by lower-case name."""
 
+    totals: str = ""
+    """SQL of its rows without those that add up others; empty if there are none."""
+
     @property
     def is_saved(self) -> bool:
         """`True` if it was saved by a question instead of configured by the operator."""

@@ -36,7 +36,7 @@ SUFFIXES: Mapping[str, SourceKind] = {
 read as such."""
 
 _COMPRESSION = (".gz", ".zst")
-_READING = 3
+_READING = 4
 """Changes when files are read in another way, so that they are copied anew."""
 
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods", ".numbers")
@@ -186,20 +186,24 @@ def _read_order(text: str | None, kind: SourceKind) -> DateOrder | None:
 
 
 def expand_sources(sources: Sequence[DataSource]) -> Sequence[DataSource]:
-    """Return one source per file of a glob without a name, each with its own name.
+    """Return one source per file of a glob without a name or of databases, each with its own name.
 
     A glob without matching files is returned unchanged: reading it fails.
     """
     found: list[DataSource] = []
     for source in sources:
-        if source.kind in {"duckdb", "sqlite", "postgres"} or source.name:
-            found.append(source if source.name else replace(source, name=_name_source(source)))
+        is_database = source.kind in {"duckdb", "sqlite"}
+        if source.kind == "postgres" or (source.name and not is_database):
+            found.append(replace(source, name=source.name or _name_source(source)))
             continue
         try:
             files = list_files(source)
         except ConfigurationFailed:
             files = [Path(source.location)]
-        found += [replace(source, location=str(path), name=_name_file(path)) for path in files]
+        name = source.name or (_name_source(source) if is_database and source.table else "")
+        found += [
+            replace(source, location=str(path), name=name or _name_file(path)) for path in files
+        ]
     names: set[str] = set()
     unique: list[DataSource] = []
     for source in found:

@@ -148,7 +148,8 @@ def _plan_columns(
             convert = "CAST({} AS DOUBLE)"
         else:
             convert = "CAST({} AS BIGINT)" if has_integer else "{}"
-        columns.append(ExportColumn(name=name, select=quote_name(name), convert=convert))
+        title = name or f"column{number}"
+        columns.append(ExportColumn(name=title, select=quote_name(name), convert=convert))
     return columns, notes
 
 

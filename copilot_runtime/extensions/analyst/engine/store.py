@@ -55,6 +55,8 @@ class StoredTable:
     """The types of its columns when they were first seen, by lower-case name."""
     notes: Sequence[str] = ()
     """Sentences about doubtful choices of its rows and types."""
+    totals: str = ""
+    """SQL of its rows without those that add up others; empty if there are none."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":
         """Return a copy with the first types of the replaced table."""
@@ -104,6 +106,7 @@ class ManifestEntry:
                 created_at=self.created_at,
                 for_operators=self.for_operators,
                 first_types=table.first_types,
+                totals=table.totals,
             )
             for table in self.tables
         ]

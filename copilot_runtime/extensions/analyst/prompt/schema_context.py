@@ -209,6 +209,8 @@ class SchemaExtras:
     label: str = ""
     """The data set's name for users, such as `evaluation`."""
     description: str = ""
+    totals: str = ""
+    """SQL of the rows that add up no others."""
     others: "Sequence[Dataset | TableMetadata]" = ()
     """Other tables that the same user may read, the most relevant first."""
     hints: SchemaHints | None = None
@@ -237,6 +239,7 @@ def build_schema_context(table: "TableMetadata", extras: SchemaExtras = _NOTHING
     sections = [
         render_ddl(table, label=extras.label, hints=extras.hints),
         quote_line(extras.description, 300) and f"-- About: {quote_line(extras.description, 300)}",
+        extras.totals and f"-- Rows without totals: WHERE {extras.totals}",
         _title("Sample queries", list_sample_queries(table)),
         _title(
             "Other tables (secondary: only if the question needs them)", _list_others(extras.others)

@@ -263,7 +263,9 @@ async def find_order(
     ]
     row, _ = await read_row(session, select(items, dataset.name, conditions))
     if int(row["numbers"]) * 2 <= int(row["filled"]):
-        return Order(named)
+        return Order(
+            named, [f"The values of {column.name!r} are texts, compared by their letters."]
+        )
     checks = await describe_left_out(session, dataset, [column], conditions)
     return Order(to_number(column), checks)
 

@@ -145,6 +145,9 @@ def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Do
     """
     media_type = detect_media_type(data, name)
     if media_type not in _READERS:
+        is_office = name.lower().endswith((".docx", ".xlsx", ".pptx"))
+        if is_office and media_type == "application/zip":
+            raise UnreadableDocument("The document is damaged or cut off.", hint="Copy it again.")
         raise UnsupportedType(media_type)
     most = MOST_BYTES if media_type in _SANDBOXED else MOST_BYTES // 4
     if len(data) > most:

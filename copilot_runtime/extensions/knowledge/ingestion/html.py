@@ -9,6 +9,7 @@ from copilot_runtime.extensions.knowledge.rdf.html import (
     UNSEEN,
     clean_text,
     element_text,
+    find_elements_with_lines,
     find_hidden_elements,
     read_lines,
 )
@@ -21,7 +22,7 @@ _CELLS = ("td", "th")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LAYOUT = ("table", "pre", "article", "section", *_HEADINGS)
 """Elements of tables that arrange a page."""
-_SPECIAL = UNSEEN | {"nav", "pre", "img", "tr", "table", "li", *_HEADINGS}
+_SPECIAL = UNSEEN | {"nav", "img", "tr", "table", "li", *_HEADINGS}
 """Elements that are more than their texts; all others are passed by quickly."""
 
 
@@ -44,6 +45,7 @@ def read_passages(root: "Element") -> Iterator[Chunk]:
 class _PageReader:
     def __init__(self, root: "Element") -> None:
         self._hidden = find_hidden_elements(root)
+        self._lines = find_elements_with_lines(root)
         self._headings = Headings()
         self._texts: list[str] = []
         self._marker = ""
@@ -73,7 +75,7 @@ class _PageReader:
                 continue
             if tag in BLOCKS and tag not in _CELLS and (chunk := self._flush()):
                 yield chunk
-            if tag in _SPECIAL or element in hidden:
+            if tag in _SPECIAL or element in hidden or element in self._lines:
                 if element in hidden or tag in UNSEEN or tag == "nav":
                     texts.append(element.tail or "")
                     continue
@@ -82,7 +84,7 @@ class _PageReader:
                     texts.append(element.tail or "")
                     continue
                 text = ""
-                if tag == "pre":
+                if element in self._lines:
                     text = read_lines(element, hidden)
                 elif tag == "tr":
                     text = self._read_row(element)

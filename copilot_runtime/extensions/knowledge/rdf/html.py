@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from lxml import etree
@@ -53,8 +53,17 @@ _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": 
 _SPACES = re.compile(r"[ \t\n\f\r]+")
 _EDGES = re.compile(r"\v+")
 _STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
-_DISPLAY = re.compile(r"(?:^|;)\s*(display|visibility)\s*:\s*([a-z-]+)")
+_DISPLAY = re.compile(
+    r"(?:^|;)\s*(display|visibility|color|background|background-color|font-size)\s*:\s*([^;!]+)"
+)
 """Declarations of a style, of which the last one of a property counts."""
+_NO_SIZE = re.compile(r"0(?:\.0+)?(?:px|pt|r?em|%)?")
+_COLORS = {"white": "#ffffff", "black": "#000000"}
+_PRE = re.compile(r"white-space\s*:\s*(?:pre|break-spaces)")
+_TRANSPARENT = re.compile(r"(?:^|;)\s*opacity\s*:\s*0(?![.\d])")
+_HIDING_RULE = re.compile(
+    r"[.#]([\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0[;}\s])"
+)
 
 
 def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
@@ -78,6 +87,12 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         return None, warnings
     if any(error.type_name == "ERR_RESOURCE_LIMIT" for error in parser.error_log):
         raise LimitExceeded("The elements of the page are nested too deeply.")
+    lower = page.lower()
+    if "<html" in lower and "</html" not in lower and "</body" not in lower:
+        warnings = [*warnings, "The page has no end: it may be cut off."]
+    if root is not None and (texts := _count_doubtful_texts(root)):
+        note = f"Texts that the style of the page may hide are read: {texts:,}."
+        warnings = [*warnings, note]
     return root, warnings
 
 
@@ -178,13 +193,39 @@ def text_pieces(
 
 def find_hidden_elements(root: "Element") -> "frozenset[Element]":
     """Return the elements whose own attributes hide them; style sheets are not read."""
-    return frozenset(filter(_is_hidden, cast("list[Element]", _find_candidates(root))))
+    background = "" if next(root.iter("style", "link"), None) is not None else "white"
+    found = cast("list[Element]", _find_candidates(root))
+    return frozenset(element for element in found if _is_hidden(element, background))
 
 
-_find_candidates = etree.XPath(".//*[@hidden or @style or @aria-hidden or self::dialog]")
+_find_candidates = etree.XPath(
+    ".//*[@hidden or @style or @aria-hidden or self::dialog or (self::font and @color)]"
+)
+_find_spaced = etree.XPath(".//*[contains(@style, 'white-space')]")
+_find_styled = etree.XPath(".//body//*[@class or @id or @style]")
 
 
-def _is_hidden(element: "Element") -> bool:
+def find_elements_with_lines(root: "Element") -> "frozenset[Element]":
+    """Return the elements that show their text with its lines."""
+    styled = (
+        it for it in cast("list[Element]", _find_spaced(root)) if _PRE.search(it.get("style", ""))
+    )
+    plain = (it for it in styled if not any(inner.tag in BLOCKS for inner in it.iterdescendants()))
+    return frozenset((*root.iter("pre", "textarea", "listing", "xmp"), *plain))
+
+
+def _count_doubtful_texts(root: "Element") -> int:
+    """Return the number of texts that a style sheet of the page or a script may hide."""
+    names = {name for it in root.iter("style") for name in _HIDING_RULE.findall(it.text or "")}
+    return sum(
+        not names.isdisjoint(f"{it.get('class', '')} {it.get('id', '')}".split())
+        or bool(_TRANSPARENT.search(it.get("style", "")))
+        for it in cast("list[Element]", _find_styled(root))
+        if "".join(map(str, it.itertext())).strip()
+    )
+
+
+def _is_hidden(element: "Element", background: str = "") -> bool:
     get = element.get
     if (hidden := get("hidden")) is not None and hidden.strip().lower() != "until-found":
         return True
@@ -192,13 +233,35 @@ def _is_hidden(element: "Element") -> bool:
         return True
     if element.tag == "dialog" and get("open") is None:
         return True
-    return bool(style := get("style")) and _hides(style)
+    style = _read_style(element)
+    if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):
+        return True
+    if not len(element) and _NO_SIZE.fullmatch(style.get("font-size", "")):
+        return True
+    color = style.get("color") or (element.tag == "font" and get("color"))
+    return bool(color) and _read_color(color) == _read_color(_find_background(element, background))
 
 
-def _hides(style: str) -> bool:
-    declarations = dict(_DISPLAY.findall(_STYLE_COMMENT.sub("", style).lower()))
-    visibility = declarations.get("visibility")
-    return declarations.get("display") == "none" or visibility in ("hidden", "collapse")
+def _read_style(element: "Element") -> Mapping[str, str]:
+    if not (style := element.get("style")):
+        return {}
+    found = _DISPLAY.findall(_STYLE_COMMENT.sub("", style).lower())
+    return {name: value.strip() for name, value in found}
+
+
+def _find_background(element: "Element", default: str) -> str:
+    """Return the colour behind an element; an empty string if a style sheet may say it."""
+    for it in (element, *element.iterancestors()):
+        style = _read_style(it)
+        color = style.get("background-color") or style.get("background") or it.get("bgcolor")
+        if color or it.get("class"):
+            return color or ""
+    return default
+
+
+def _read_color(text: str) -> str:
+    color = _COLORS.get(text.strip().lower(), text.strip().lower())
+    return "#" + "".join(2 * digit for digit in color[1:]) if re.fullmatch("#...", color) else color
 
 
 def _count_attributes(tag: bytes) -> int:

@@ -19,6 +19,7 @@ import openpyxl
 from openpyxl.utils.datetime import CALENDAR_MAC_1904
 
 pd: Any = import_module("pandas")  # without types
+_DUCKDB = duckdb.connect()
 Rows = Sequence[Sequence[Any]]
 _WORDS = ("North", "Zoë", "O'Brien", 'a "b" c', "x, y; z|w", "two\nlines", " padded ", "null", "-")
 
@@ -158,8 +159,8 @@ def _parse(names: Sequence[str], rows: Rows) -> Rows:
 
 def _sniff(path: Path, delimiter: str) -> Rows:
     sql = "FROM read_csv(?, delim=?, sample_size=-1)"
-    with duckdb.connect() as connection, suppress(duckdb.Error):
-        return connection.execute(sql, [str(path), delimiter]).fetchall()
+    with suppress(duckdb.Error):
+        return _DUCKDB.execute(sql, [str(path), delimiter]).fetchall()
     return []
 
 
@@ -205,10 +206,9 @@ def _make_json(path: Path, r: random.Random) -> GeneratedFile:
 def _make_parquet(path: Path, r: random.Random) -> GeneratedFile:
     path = path.with_suffix(".parquet")
     names, rows = _make_plain_table(r)
-    with duckdb.connect() as connection:
-        connection.register("frame", pd.DataFrame(rows, columns=names))
-        connection.execute(f"COPY (FROM frame) TO '{path}'")
-        return GeneratedFile(path, names, [connection.execute(f"FROM '{path}'").fetchall()])
+    _DUCKDB.register("frame", pd.DataFrame(rows, columns=names))
+    _DUCKDB.execute(f"COPY (FROM frame) TO '{path}'")
+    return GeneratedFile(path, names, [_DUCKDB.execute(f"FROM '{path}'").fetchall()])
 
 
 def _make_plain_table(r: random.Random) -> tuple[list[str], list[list[Any]]]:

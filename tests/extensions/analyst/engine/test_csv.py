@@ -58,6 +58,15 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
     "08:30,a\n09:00,b\n": (["column0", "column1"], [(time(8, 30), "a"), (time(9), "b")]),
     "05 Jan 2026\n": (["column0"], [(date(2026, 1, 5),)]),
     "price\n2,50\n13,75\n": (["price"], [(2.5,), (13.75,)]),
+    "price\n1,234.50\n-382,843.85\n": (["price"], [(1234.5,), (-382843.85,)]),
+    "a\tb\tc\n1,000.5\t2\t3\n2,000.5\t3\n": (
+        ["a", "b", "c"],
+        [(1000.5, 2, 3), (2000.5, 3, None)],
+    ),
+    "remark\ngood, but slow\nbad\nlate, too\n": (
+        ["remark"],
+        [("good, but slow",), ("bad",), ("late, too",)],
+    ),
     "By;Ann\nDay;2026-01-05\n\na;b;c;d\n1;2;3;4\n5;6;7;8\n": (
         ["a", "b", "c", "d"],
         [(1, 2, 3, 4), (5, 6, 7, 8)],
@@ -93,6 +102,11 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     "d,n\n01/03/2026,1\n": (
         [("01/03/2026", 1)],
         "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "
+        "settings of the source says which.",
+    ),
+    "d,n\n26/01/05,1\n26/02/11,2\n": (
+        [("26/01/05", 1), ("26/02/11", 2)],
+        "'d' is a text: its dates may begin with the day or the year; `dates: day-first` in the "
         "settings of the source says which.",
     ),
     "d,e\n01/03/2026,13/01/2026\n": (
@@ -147,6 +161,7 @@ ENCODINGS = {
     "cp1252": "Zoë Müller",
     "cp1251": "Папа уходит",
     "shift-jis": "私が東京に住んで",
+    "euc-jp": "私は東京に住んでいます",
     "big5": "王小明住在台北",
 }
 

@@ -149,10 +149,15 @@ async def test_a_database_of_sqlite_loses_only_what_cannot_be_read(
             "('2026-01-06', '2026-01-06', NULL, 'two');"
         )
         connection.commit()
-    engine = Engine(options, [parse_source(str(tmp_path / "shop.sqlite"))])
+    with closing(sqlite3.connect(tmp_path / "town.sqlite")) as connection, connection:
+        connection.execute('CREATE TABLE streets("", b)')
+    (tmp_path / "damaged.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 4_000)
+    engine = Engine(options, [parse_source(str(tmp_path / "*.sqlite"))])
     await engine.open()
     async with aclosing(engine):
-        assert sorted(engine.datasets) == ["days", "notes", "wide"]
+        assert sorted(engine.datasets) == ["days", "notes", "streets", "wide"]
+        assert [*engine.problems] == ["damaged"]
+        assert [it.name for it in engine.datasets["streets"].columns] == ["column0", "b"]
         assert engine.datasets["days"].description == (
             "The view 'broken' cannot be read and is left out. 'none' is a text: not all of its "
             "values are a DATE. 'n' is a text: it has numbers and other values."

@@ -65,6 +65,11 @@ def hide(book: Any) -> None:
     book.create_sheet("old").sheet_state = "hidden"
 
 
+def pad_with_zeros(book: Any) -> None:
+    for row in "234":
+        book.active[f"A{row}"].number_format = "00000"
+
+
 def count_from_1904(book: Any) -> None:
     book.epoch = CALENDAR_MAC_1904
 
@@ -81,6 +86,10 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
     "1904": (
         make_workbook([["a"], [_DAY], [_DAY.replace(hour=12)]], change=count_from_1904),
         {"t": (["a"], [(_DAY,), (_DAY.replace(hour=12),)], "")},
+    ),
+    "zeros": (
+        make_workbook([["zip", "n"], [501, 1], [90210, 2], [7, 3]], change=pad_with_zeros),
+        {"t": (["zip", "n"], [("00501", 1), ("90210", 2), ("00007", 3)], "")},
     ),
     "title, remark, error, formula": (
         make_workbook(

@@ -24,10 +24,29 @@ def read(body: str) -> str:
         ("<template><p>no</p></template><input type=hidden value=no>x", "x"),
         ("<table><tr><td>a<td hidden>no<td>b</table>", "a | b"),
         ("<pre>a<b hidden>no</b>\n b</pre>", "a\n b"),
+        ("<p style='color:#FFF'>no</p><font color=white>no</font>x", "x"),
+        ("<style>p{}</style><p style='color:white'>x</p>", "x"),
+        ("<div style='background: #000'><i style='color:black'>no</i><b class=y>x</b></div>", "x"),
+        ("<p style='font-size:0px'>no</p><p style='font-size:0'><b>x</b></p>", "x"),
     ],
 )
 def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
     assert read(body) == text
+
+
+@in_one_test(
+    ("page", "warning"),
+    [
+        ("<html><p>x</p><ul><li>y", "The page has no end: it may be cut off."),
+        (
+            "<style>.no {display: none}</style><p class=no>x</p><p style='opacity:0'>y</p>",
+            "Texts that the style of the page may hide are read: 2.",
+        ),
+    ],
+)
+def test_a_doubt_about_a_page_is_a_warning(page: str, warning: str) -> None:
+    document = read_document(page.encode(), "x.html")
+    assert ([chunk.text for chunk in document.chunks], document.warnings) == (["x\ny"], [warning])
 
 
 def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
@@ -45,6 +64,7 @@ def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
             "def f():\n    return 1\n\n\tx",
         ),
         ("<pre>a<br>  b</pre>", "a\n  b"),
+        ("<textarea>a\n  b</textarea><p style='white-space: pre'>c\n  d", "a\n  b\nc\n  d"),
         ("<pre><div>a</div><div>  b</div></pre>", "a\n  b"),
         ("<ol start=3><li>c<li><p>d</p><li value=7>e</ol>x", "3. c\n4. d\n7. e\nx"),
         ("<ol reversed><li>a<li>b</ol>", "2. a\n1. b"),

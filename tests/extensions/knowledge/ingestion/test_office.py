@@ -199,6 +199,12 @@ def test_a_document_that_is_an_attack_is_refused(body: str, error: type[Exceptio
         read(make_docx(body))
 
 
+def test_a_document_that_is_cut_off_is_said_to_be_so() -> None:
+    whole = make_docx("<w:p><w:r><w:t>ok</w:t></w:r></w:p>")
+    with pytest.raises(UnreadableDocument, match="is damaged or cut off"):
+        read_document(whole[: len(whole) // 2], "report.docx")
+
+
 def test_a_text_that_many_cells_share_is_limited() -> None:
     rows = '<row><c t="s"><v>0</v></c></row>' * 1000
     data = make_xlsx(

@@ -9,13 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import duckdb
 
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 
 DateOrder = Literal["day-first", "month-first"]
+_Order = Literal[DateOrder, "year-first"]
 
 _SAMPLE_VALUES = 100_000
 _MAJORITY = 500
@@ -31,7 +32,7 @@ class _Type:
     """SQL that returns the value of the text `$v`, or NULL for most others."""
     form: str = ""
     """A regular expression of the texts that have the type, where DuckDB reads more."""
-    order: DateOrder | None = None
+    order: _Order | None = None
 
 
 def _plain(name: str, pattern: str) -> _Type:
@@ -80,6 +81,8 @@ def _dates() -> Iterator[_Type]:
             yield from _times(order, f"{first}{mark}{second}{mark}{year}", text)
     # with two digits each, unlike versions
     yield from _times("day-first", "%d.%m.%y", "[0-9]{2}[.][0-9]{2}[.][0-9]{2}")
+    # only a doubt: years that are no months might be days as well
+    yield from _times("year-first", "%y/%m/%d", "(?:1[3-9]|[2-9][0-9])/[0-9]{2}/[0-9]{2}")
     for format, text in (
         ("%d %b %Y", "[0-9]{1,2} [A-Za-z]{3} [0-9]{4}"),
         ("%d-%b-%Y", "[0-9]{1,2}-[A-Za-z]{3}-[0-9]{4}"),
@@ -90,7 +93,7 @@ def _dates() -> Iterator[_Type]:
         yield from _times(None, format, text)
 
 
-def _times(order: DateOrder | None, format: str, text: str) -> Iterator[_Type]:
+def _times(order: _Order | None, format: str, text: str) -> Iterator[_Type]:
     """Yield a date alone, and with the forms of a time of day."""
     for name, time, more in (
         ("DATE", "", ""),
@@ -282,10 +285,9 @@ def _find_order(columns: Mapping[str, Sequence[_Type]]) -> DateOrder | None:
     """Return the order of day and month in the columns that have only one, if they agree."""
     found: set[DateOrder] = set()
     for types in columns.values():
-        orders: set[DateOrder] = set()
-        orders.update(one.order for one in types if one.order)
-        if len(orders) == 1 and "[.]" not in types[0].form:
-            found |= orders
+        orders = {one.order for one in types if one.order}
+        if len(orders - {"year-first"}) == len(orders) == 1 and "[.]" not in types[0].form:
+            found |= cast("set[DateOrder]", orders)
     return found.pop() if len(found) == 1 else None
 
 
@@ -294,11 +296,12 @@ def _choose(
 ) -> TypedColumn:
     """Return a column with the first of its types, or as texts."""
     orders = {one.order for one in types if one.order}
-    if len(orders) > 1:
+    if len(orders) > 1 or "year-first" in orders:
         if order is None:
+            other = "year" if "year-first" in orders else "month"
             doubt = (
-                "is a text: its dates may begin with the day or the month; `dates: day-first` in "
-                "the settings of the source says which"
+                f"is a text: its dates may begin with the day or the {other}; `dates: day-first` "
+                "in the settings of the source says which"
             )
             types = ()
         else:

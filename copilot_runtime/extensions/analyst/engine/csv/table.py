@@ -57,6 +57,9 @@ class CsvFiles:
         self._folder = folder
         self._options = options
         self._notes: list[str] = []
+        self._totals: list[str] = []
+        self.totals = ""
+        """SQL of the rows of the created table that add up no others; empty if all are such."""
 
     def create_table(self, name: str) -> Sequence[str]:
         """Create the table; return what is not certain about it, each as a sentence.
@@ -85,6 +88,10 @@ class CsvFiles:
             f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT {selected} FROM {texts}"
         )
         self._connection.execute(f"DROP TABLE {texts}")
+        if self._totals:
+            words = ", ".join(map(quote_text, dict.fromkeys(self._totals)))
+            label = _write_label([quote_name(name) for name in names])
+            self.totals = f"coalesce({label}, '') NOT IN ({words})"
         self._notes += [one.note for one in columns if one.note]
         more = self._notes[_MOST_NOTES:]
         for note in more:
@@ -153,14 +160,13 @@ class CsvFiles:
         if width > named and (long := self._count(part, f"{_column(layout, named)} <> ''")):
             name = _column(layout, named)
             self._notes.append(f"{_lines(long)} more values than the header, from {name} on.")
-        names = [_column(layout, at) for at in range(min(width, _LABELS))]
-        labels = ", ".join(f"nullif(trim({name}), '')" for name in names)
-        label = f"trim(coalesce({labels}), ' :')"
+        label = _write_label([_column(layout, at) for at in range(width)])
         query = f"SELECT {label}, count(*) FROM {part} WHERE lower({label}) IN {_TOTALS} GROUP BY 1"
         if width > 1 and (totals := self._connection.execute(f"{query} ORDER BY 1").fetchall()):
             words = ", ".join(f"'{word}'" for word, _ in totals)
             count = sum(count for _, count in totals)
             self._notes.append(f"Lines that begin with {words}: {count:,}. Leave them out of sums.")
+            self._totals += [word for word, _ in totals]
         unnamed = [
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
         ]
@@ -195,6 +201,12 @@ def _column(layout: Layout, at: int) -> str:
     while name in used:
         name += "_"
     return quote_name(name)
+
+
+def _write_label(names: Sequence[str]) -> str:
+    """Return the SQL of the first value of a line, without the colon behind it."""
+    texts = ", ".join(f"nullif(trim(CAST({name} AS VARCHAR)), '')" for name in names[:_LABELS])
+    return f"trim(coalesce({texts}), ' :')"
 
 
 def _lines(count: int, one: str = "has", many: str = "have") -> str:

@@ -18,10 +18,12 @@ from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UN
 from copilot_runtime.adapters.error_classes import ERROR_CLASSES
 from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
+from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES
 from copilot_runtime.api import events
 from copilot_runtime.base import errors
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.config.settings import SettingRow
 from copilot_runtime.extensions.knowledge.policies.cedar import SCHEMA
 from copilot_runtime.telemetry.semconv import (
     ATTRIBUTES,
@@ -58,21 +60,46 @@ COLUMNS = (
 )
 """The adapters of each table of capabilities, and the heads of their columns."""
 
+SETTINGS_PAGES = {
+    "server": "host port path transports realtime_url allowed_hosts cors_origins cors_credentials "
+    "forward_headers deny_headers introspection workers worker_timeout carrier bus stop_timeout "
+    "drain_timeout log_level log_format log_debug deployment",
+    "limits": "max_body_bytes max_values max_messages max_items max_document_length max_depth "
+    "max_aliases max_tokens_in_document max_concurrent_runs max_turns max_events_per_run "
+    "max_bytes_per_run run_timeout action_timeout read_timeout write_timeout keep_alive log_ttl "
+    "limits",
+    "models": "instructions page_instructions page_models cloud_base_url adapter parameters "
+    "guardrails transcription",
+    "threads": "threads thread_retention thread_names when_busy history secret hand_over "
+    "shared_state interrupt_events reasoning_events subagent_events",
+    "tools": "tools serve_mcp serve_a2a a2a_url serve_remote mcp grpc",
+    "pages": "console a2ui mcp_apps open_generative_ui",
+    "knowledge": "knowledge events",
+    "analyst": "analyst",
+    "planner": "planner assistants",
+    "access": "access api_keys jwt proxy service_tokens audit",
+    "telemetry": "telemetry",
+}
+"""The pages of `docs/reference/settings`, and which settings and sections each has."""
 
-def settings_table() -> str:
-    """Return every setting in Markdown: a heading and a table for each group."""
+
+def settings_tables(page: str) -> str:
+    """Return a table of the settings of a page that have no section, and one of each section."""
+    names = SETTINGS_PAGES[page].split()
+    rows = [row for row in Settings.describe() if _section(row.name) in names]
+    rows.sort(key=lambda row: ("." in row.name, names.index(_section(row.name))))
     lines: list[str] = []
-    head = ["| setting | values | default | meaning |", "|---|---|---|---|"]
-    rows = sorted(Settings.describe(), key=lambda row: row.name.rpartition(".")[0])
     for group, some in groupby(rows, key=lambda row: row.name.rpartition(".")[0]):
-        title = f"`{group}`" if group else "Server"
-        lines += [f"### {title}", "", *head]
-        lines += [
-            f"| `{row.name}` | {_values(row.type)} | {_default(row.default)} | {row.description} |"
-            for row in some
-        ]
+        lines += [f"## `{group}`", ""] if group else []
+        lines += ["| setting | default, or type | meaning |", "|---|---|---|"]
+        lines += [f"| `{row.name}` | {_default(row)} | {row.description} |" for row in some]
         lines.append("")
     return _lines(lines)
+
+
+def _section(name: str) -> str:
+    """Return the section of a setting, or its name if it has none."""
+    return name.partition(".")[0]
 
 
 def example_settings() -> str:
@@ -80,7 +107,7 @@ def example_settings() -> str:
     head = [
         "# Every setting with its default. Copy to copilot.yml what you want to change.",
         "# ${NAME} and ${NAME:-default} stand for environment variables. The variable that is",
-        "# named beside a setting wins over this file.",
+        "# named beside a setting wins over this file; a mapping is JSON in it.",
     ]
     return _lines([*head, *_example()])
 
@@ -163,19 +190,25 @@ def _size(size: int | None) -> str:
     return "" if size is None else f"{size / 1_000_000:.1f} MB"
 
 
-def preset_table(adapter: str) -> str:
-    """Return the address and the key of one service as a table in Markdown."""
-    preset = PRESETS[adapter]
+def presets_table(group: str) -> str:
+    """Return the addresses and keys of OpenAI, of services or of local servers, in Markdown."""
+    head = "| service | preset | API key | address | default model |"
+    return _lines([head, "|---|---|---|---|---|", *map(_preset, _list_presets(group))])
+
+
+def _list_presets(group: str) -> Iterable[Preset]:
+    groups = {True: "services", False: "local"}
+    for preset in PRESETS.values():
+        if group == ("openai" if preset is OPENAI else groups[preset.needs_key]):
+            yield preset
+
+
+def _preset(preset: Preset) -> str:
     key = f"`{preset.key_variable}`" if preset.needs_key else f"none, or `{preset.key_variable}`"
-    url = f" or `{preset.url_variable}`" if preset.url_variable else ""
-    rows = [
-        f"| API key | {key}, or the argument `api_key` |",
-        f"| address | {f'`{preset.base_url}`' if preset.base_url else 'required'} |",
-        f"| another address | the argument `base_url`{url} |",
-        f"| default model | {f'`{preset.model}`' if preset.model else 'none: name one'} |",
-        f"| name in `copilot.yml` | `{preset.adapter}` |",
-    ]
-    return _lines(["| setting | value |", "|---|---|", *rows])
+    addresses = [preset.base_url and f"`{preset.base_url}`", f"`{preset.url_variable}`"]
+    address = " or ".join(it for it in addresses if it.strip("`"))
+    model = f"`{preset.model}`" if preset.model else "none: name one"
+    return f"| {preset.name} | `{preset.adapter}` | {key} | {address} | {model} |"
 
 
 def errors_table() -> str:
@@ -351,8 +384,8 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "unsupported": unsupported_table,
     "media_limits": lambda _: media_limits_table(),
     "tool_rules": lambda _: tool_rules_table(),
-    "preset": preset_table,
-    "settings": lambda _: settings_table(),
+    "presets": presets_table,
+    "settings": settings_tables,
     "errors": lambda _: errors_table(),
     "provider_errors": lambda _: provider_errors_table(),
     "events": lambda _: events_reference(),
@@ -379,7 +412,7 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
         yield from (text, "")
     yield from ("| field | type | default |", "|---|---|---|")
     for field in node.body:
-        if isinstance(field, ast.AnnAssign):
+        if isinstance(field, ast.AnnAssign) and ast.unparse(field.target) != "type":
             kind = ast.unparse(field.annotation)
             default = f"`{ast.unparse(field.value)}`" if field.value else "required"
             yield f"| `{ast.unparse(field.target)}` | {_code(kind)} | {default} |"
@@ -418,12 +451,15 @@ def _example() -> Iterator[str]:
         yield f"{indent}{key}: {_yaml(row.default)}  # {row.type}, {row.variable}"
 
 
-def _values(kind: str) -> str:
-    return kind.replace("|", "\\|")
-
-
-def _default(value: Any) -> str:
-    return "" if value in (None, "", (), {}) else f"`{_yaml(value)}`"
+def _default(row: SettingRow) -> str:
+    """Return the default of a setting, with the other words it may be, or else its type."""
+    if row.default in (None, "", (), {}):
+        return row.type.replace(" | ", ", ")
+    default = f"`{_yaml(row.default)}`"
+    words = row.type.split(" | ")
+    if row.default not in words:  # a text, a number, or true or false
+        return default
+    return ", ".join([default, *(word for word in words if word != row.default)])
 
 
 def _yaml(value: Any) -> str:

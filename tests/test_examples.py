@@ -119,6 +119,12 @@ def test_hello_thinks_and_serves_a_page():
         assert 'data-endpoint="/graphql"' in client.get("/").text
 
 
+def test_widget_serves_a_page_with_the_program_beside_it():
+    with app_of("widget") as client:
+        assert '<script src="/widget.js"' in client.get("/").text
+        assert '"endpoint": "/copilotkit"' in client.get("/widget.js").text
+
+
 def test_actions_runs_two_calls_of_one_turn_and_keeps_their_order():
     with app_of("actions") as client:
         messages = ask(client, "weather in Oslo and open the vault")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime import CopilotRuntime
+from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api.events import ActionExecutionResult
@@ -52,14 +52,29 @@ def build_tools(count: int) -> list[dict[str, Any]]:
     return [{"name": one, "description": "", "parameters": schema} for one in names]
 
 
+def ask_a2a(message: str) -> bytes:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    return json.dumps(call).encode()
+
+
 RUN = "/graphql/agent/default/run"
+LONG_NUMBERS = b"[" + b",".join([b"9" * 4_000] * 3_900) + b"]"
 REQUESTS = {
     "form": ("/graphql", FORM, b"query=" + b"%41" * (5 * MEGABYTE), 413),
+    "half": (RUN, JSON, b'"' + rb"\\x" * (5 * MEGABYTE) + rb'\ud83d"', 400),
     "halves": (RUN, JSON, b'"' + rb"\ud83d x" * (2 * MEGABYTE - 8) + b'"', 400),
     "schemas": (RUN, JSON, build_run(tools=build_tools(380)), 200),
     "keys": (RUN, JSON, build_run(forwardedProps={f"k{at}": at for at in range(240_000)}), 200),
     "secrets": (RUN, JSON, build_run(forwardedProps={"key": ["x1" * 200] * 38_000}), 200),
     "letters": (RUN, JSON, build_run(forwardedProps={"a": ["x" * 4_000] * 3_800}), 200),
+    "numbers of MCP": ("/graphql/mcp", JSON, LONG_NUMBERS, 400),
+    "keys of MCP": (
+        "/graphql/mcp",
+        JSON,
+        json.dumps({"k" * 55 + f"{at}": 1 for at in range(230_000)}).encode(),
+        400,
+    ),
+    "text of A2A": ("/graphql/a2a/default", JSON, ask_a2a("x" * 15 * MEGABYTE), 413),
 }
 
 
@@ -69,7 +84,8 @@ async def test_the_largest_requests_do_not_stop_the_loop(
 ) -> None:
     path, content_type, body, status = request_
     model = OpenAIAdapter(model="m", api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0)
-    async with connect(CopilotRuntime(model).app(), 60) as app:
+    settings = Settings(threads="memory", serve_mcp=True, serve_a2a=True)
+    async with connect(CopilotRuntime(model, settings=settings).app(), 60) as app:
         response = await app.request("POST", path, body, {"content-type": content_type})
 
     assert response.status == status, response.body[:200]

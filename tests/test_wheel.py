@@ -1,4 +1,4 @@
-"""The wheel alone, in an environment of its own, is the whole program."""
+"""The wheel, in an environment with what it requires and no extra, is the whole program."""
 
 import json
 import os
@@ -6,12 +6,15 @@ import signal
 import sys
 import sysconfig
 from collections.abc import Iterator
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from copilot_runtime import __version__
 from tests.processes import Program, finished, running
@@ -23,6 +26,24 @@ CLEAN = {
     for name, value in os.environ.items()
     if not name.startswith(("COPILOT", "OPENAI", "PYTHON", "VIRTUAL_ENV", "PIP_"))
 }
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+
+
+class Finder(PathFinder):
+    hidden = frozenset({})
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] in cls.hidden:
+            return None
+        return PathFinder.find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+"""
+"""Hides the packages of extras, as if they were not installed."""
 OFFLINE = ["--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index"]
 
 
@@ -36,7 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel into a fresh environment that sees the dependencies of this one."""
+    """Install the wheel into a fresh environment that sees what it requires of this one."""
     folder = tmp_path_factory.mktemp("environment")
     _do(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     python = folder / "bin" / "python"
@@ -44,7 +65,26 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [packages] = folder.glob("lib/python*/site-packages")
     # a .pth file adds a folder, but not what .pth files in there add: not our source tree
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (packages / "sitecustomize.py").write_text(HIDE.format(find_extras()))
     return folder
+
+
+def find_extras() -> list[str]:
+    """Return the top-level modules that a bare installation of the package lacks."""
+    required: set[tuple[str, str]] = set()
+    waiting = [("copilot-runtime", "")]
+    while waiting:
+        name, extra = package = waiting.pop()
+        if package in required:
+            continue
+        required.add(package)
+        for line in distribution(name).requires or ():
+            other = Requirement(line)
+            if other.marker is None or other.marker.evaluate({"extra": extra}):
+                waiting += [(canonicalize_name(other.name), one) for one in ("", *other.extras)]
+    names = {name for name, _ in required}
+    owners = packages_distributions().items()
+    return [module for module, them in owners if not {*map(canonicalize_name, them)} & names]
 
 
 @pytest.fixture
@@ -76,7 +116,7 @@ def test_the_wheel_holds_what_is_served_and_no_tests(wheel: Path) -> None:
     }
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     tests = [name for name in names if "test" in name]
-    own = ("copilot_runtime/testing/", templates)
+    own = ("copilot_runtime/testing/", "copilot_runtime/cli/template/", templates)
     assert [name for name in tests if not name.startswith(own)] == []
 
 
@@ -92,6 +132,14 @@ def test_the_installed_package_is_the_one_that_runs(environment: Path, tmp_path:
     file = _do(environment / "bin" / "python", "-c", code, cwd=tmp_path)
 
     assert Path(file.strip()).is_relative_to(environment)
+
+
+def test_a_project_is_made_without_any_extra(environment: Path, tmp_path: Path) -> None:
+    assert {"lxml", "numpy", "openai", "duckdb", "mcp"} <= {*find_extras()}
+    made = _do(environment / "bin" / "copilot-runtime", "new", "library", cwd=tmp_path)
+
+    assert "copilot-runtime" in made
+    assert (tmp_path / "library" / "app.py").exists()
 
 
 def test_the_installed_program_serves_the_page_and_a_chat(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.api.agent import DEFAULT_AGENT, SupportsRun
+from copilot_runtime.base.dataclass_copy import fill_at_once
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class ActionContext:
 RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fill_at_once
+@dataclass(frozen=True, kw_only=True)  # no slots, for `fill_at_once`
 class Action:
     """A tool that a model may call; executed by `run`, by a handoff to `agent`, or in the browser.
 

@@ -11,6 +11,7 @@ from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import Parameters, RunInput
+from copilot_runtime.base.dataclass_copy import fill_at_once
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@fill_at_once
 @dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class ChatRequest:
     """A request to a model.

@@ -13,6 +13,7 @@ from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.identity import Caller, Identity, get_current_identity
 from copilot_runtime.api.messages import Message
+from copilot_runtime.base.dataclass_copy import fill_at_once
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
@@ -164,6 +165,7 @@ class GuardrailRules:
     deny: Sequence[str] = ()
 
 
+@fill_at_once
 @dataclass(frozen=True, kw_only=True)  # no slots, for `copy_with`
 class RunInput:
     """The input of a run. Use `dataclasses.replace` for a changed copy."""
@@ -303,6 +305,9 @@ class RunSlot:
 
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
 """The run of the current task, inherited by its child tasks."""
+
+CURRENT_PATH: ContextVar[str] = ContextVar("CURRENT_PATH")
+"""The path of the runtime's URL as the client sees it, for links; unset outside of requests."""
 
 
 def find_budget() -> Budget | None:

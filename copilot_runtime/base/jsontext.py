@@ -14,9 +14,9 @@ import orjson
 MAX_DEPTH = 254
 """Maximum nesting depth; orjson reads deeper values, but cannot write them."""
 
-_HALVES = 200_000
+_HALVES = 100_000
 """Maximum number of places with lone surrogates that are repaired, among ten
-times as many escapes: that takes 0.1 s."""
+times as many backslashes: that takes 0.1 s."""
 
 
 def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
@@ -34,8 +34,8 @@ def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
             return found
         if b"\\u" not in data:
             raise
-        if data.count(b"\\u") > 10 * _HALVES:
-            raise ValueError(f"half of a character among {10 * _HALVES:,} escapes") from None
+        if data.count(b"\\") > 10 * _HALVES:
+            raise ValueError(f"half of a character among {10 * _HALVES:,} backslashes") from None
         repaired, count = _ESCAPES.subn(_replace_escaped_surrogates, data, _HALVES)
         if count == _HALVES:
             message = f"half of a character in more than {_HALVES:,} places"
@@ -43,7 +43,7 @@ def loads(data: bytes, mark: Callable[[Any], Any] | None = None) -> Any:
         value = orjson.loads(repaired)
         _check_depth(value)
         return value if mark is None else mark(json.loads(data))
-    if len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+    if len(data) > 2 * MAX_DEPTH:
         _check_depth(value)
     return value
 
@@ -59,7 +59,7 @@ def _decode_bytes(data: bytes, mark: Callable[[Any], Any]) -> Any:
 
 def _check_depth(value: Any) -> None:
     try:
-        orjson.dumps(value)  # in half the time that counting the brackets takes
+        orjson.dumps(value)  # in a third of the time that counting brackets takes
     except TypeError as error:
         raise ValueError("nested too deeply") from error
 
@@ -71,6 +71,8 @@ def replace_escaped_halves(data: bytes) -> bytes:
     except UnicodeDecodeError:
         data = data.decode(errors="replace").encode()
     if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    if data.count(b"\\") > 10 * _HALVES:
         return data
     try:
         return _ESCAPES.sub(_replace_escaped_surrogates, data, _HALVES)

@@ -10,19 +10,20 @@ from copilot_runtime.config.section import Section, Words
 class ConsoleSettings(Section):
     """The pages for people: the chat at /, and those of extensions."""
 
-    enabled: bool = Field(default=True, description="Serve the pages. `console: false` is short.")
+    enabled: bool = Field(
+        default=True, description="Whether the pages are served. `console: false` is short."
+    )
     title: str = Field(
         default="copilot-runtime", min_length=1, description="Name in the header of all pages."
     )
     logo: str = Field(
         default="",
         pattern=r"(?i)^(.+\.(svg|png))?$",
-        description="File of the logo in the header: .svg or .png. Empty: that of this package.",
+        description="Logo in the header: .svg or .png. Empty: ours.",
     )
     suggestions: Words = Field(
         default=(),
-        description="Questions that the chat offers before the first message. Empty: those of the "
-        "agent.",
+        description="Questions offered before the first message. Empty: those of the agent.",
     )
 
 

@@ -112,19 +112,18 @@ class AccessSettings(Section):
 
     authenticate: Words = Field(
         default=(),
-        description="Authentication schemes: api_keys, jwt, proxy, service_tokens, or names of "
-        "plugins. Empty: no authentication.",
+        description="Ways to sign in: api_keys, jwt, proxy, service_tokens, or plugins. Empty: "
+        "no authentication.",
     )
     anonymous: bool = Field(
         default=False,
-        description="Whether requests without a credential are accepted, as anonymous ones.",
+        description="Whether requests without a credential are accepted.",
     )
     roles: Annotated[
         Mapping[str, Any], BeforeValidator(read_object), AfterValidator(_check_roles)
     ] = Field(
         default={},
-        description="Roles and their scopes, besides operator, user and reader; as JSON in the "
-        "environment.",
+        description="Roles and their scopes, besides operator, user and reader.",
     )
     default_roles: Words = Field(
         default=("user",), description="Roles of callers whose credential has none."
@@ -155,20 +154,20 @@ class ProxySettings(Section):
 
     addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
         default=(),
-        description="Addresses and networks of proxies whose X-Forwarded-For is trusted, such as "
-        "10.0.0.0/8; unix for a socket.",
+        description="Proxies whose X-Forwarded-For is trusted: addresses, networks such as "
+        "10.0.0.0/8, or unix for a socket.",
     )
     sign_in_addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
         default=(),
-        description="Addresses of proxies that authenticate users and set the headers below, "
-        "which are ignored from other addresses.",
+        description="Proxies that sign users in by the headers below, which are ignored from "
+        "others.",
     )
     user_header: Header = Field(
         default="x-forwarded-user", min_length=1, description="Header with the user's id."
     )
-    tenant_header: Header = Field(default="", description="Header with the tenant. Empty: none.")
+    tenant_header: Header = Field(default="", description="Header with the tenant.")
     roles_header: Header = Field(
-        default="", description="Header with the roles, separated by commas. Empty: none."
+        default="", description="Header with the roles, separated by commas."
     )
 
     @property
@@ -182,11 +181,11 @@ class AdapterSettings(Section):
 
     name: str = Field(
         default="",
-        description="Name in the table of adapters. Empty: openai if it has a key, else demo.",
+        description="Name of the adapter. Empty: openai if it has a key, else demo.",
     )
     options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},
-        description="Arguments of the adapter, such as model; as JSON in the environment.",
+        description="Its arguments, such as model.",
         repr=False,  # it may hold a key
     )
 
@@ -198,14 +197,12 @@ class ParameterSettings(Section):
     """
 
     model: str | None = Field(
-        default=None, min_length=1, description="Name of the model, if not the adapter's default."
+        default=None, min_length=1, description="Model, if not the adapter's default."
     )
     temperature: float | None = Field(
         default=None, ge=0, allow_inf_nan=False, description="Sampling temperature."
     )
-    max_tokens: int | None = Field(
-        default=None, gt=0, description="Maximum length of an answer, in tokens."
-    )
+    max_tokens: int | None = Field(default=None, gt=0, description="Longest answer, in tokens.")
     stop: tuple[str, ...] | None = Field(default=None, description="Stop sequences.")
     tool_choice: Literal["auto", "none"] | None = Field(
         default=None, description="Whether the model may call tools."
@@ -225,7 +222,7 @@ class ParameterSettings(Section):
         default=None, description="Reasoning effort of the model."
     )
     response_schema: Mapping[str, Any] | None = Field(
-        default=None, description="JSON schema of every answer; as JSON in the environment."
+        default=None, description="JSON schema of every answer."
     )
     response_name: str | None = Field(
         default=None, min_length=1, description="Name of the response schema."
@@ -247,11 +244,11 @@ class TranscriptionSettings(Section):
 
     model: str = Field(
         default="",
-        description="Speech-to-text model. Empty: whisper-1 if there is an OpenAI key. Or: none.",
+        description="Speech-to-text model, or none. Empty: whisper-1 if there is an OpenAI key.",
     )
     base_url: str | None = Field(
         default=None, description="URL of its server, if not OPENAI_BASE_URL."
     )
     language: str | None = Field(
-        default=None, description="ISO 639-1 code, if all recordings are in one language."
+        default=None, description="Language of all recordings, as ISO 639-1 code."
     )

@@ -81,52 +81,46 @@ class CoreSettings(Section):
         min_length=1,
         description="Address to listen on; 0.0.0.0 for every network.",
     )
-    port: int = Field(
-        default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one."
-    )
+    port: int = Field(default=8000, ge=0, le=65535, description="Port; 0 picks a free one.")
     path: str = Field(
         default="/graphql",
-        description="URL path for all clients: GraphQL for CopilotKit v1, AG-UI for later ones.",
+        description="URL path for all clients.",
     )
     transports: Words = Field(
         default=("agui", "graphql"),
-        description="Client protocols by name: built-in ones, or those of plugins.",
+        description="Client protocols: built-in ones, or those of plugins.",
     )
     realtime_url: str = Field(
         default="",
         pattern=r"^(off|wss?://\S+|/[^/\s]\S*)?$",
         description="WebSocket URL for CopilotKit's useThreads, such as "
-        "wss://example.com/graphql, or its path on the host of the page; off for none. Empty: "
-        "derived, for clients on this machine.",
+        "wss://example.com/graphql, or a path on the page's host; off for none. "
+        "Empty: derived, for clients on this machine.",
     )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
-        default="info", description="How much is logged."
+        default="info", description="Lowest level that is logged."
     )
     log_debug: Words = Field(
         default=(),
-        description="Namespaces whose debug lines are always logged: threads:*, httpx, *. "
-        "Also the variable DEBUG.",
+        description="Namespaces whose debug lines are always logged: threads:*, httpx, *. Also "
+        "the variable DEBUG.",
     )
     deployment: str = Field(
         default="",
-        description="Name of the deployment, such as production, for error hooks.",
+        description="Name of the deployment, for error hooks.",
     )
-    log_format: Literal["text", "json"] = Field(
-        default="text", description="Format of log lines; json for programs."
-    )
-    workers: Count = Field(
-        default=1, description="Server processes on this machine, which share a thread store."
-    )
+    log_format: Literal["text", "json"] = Field(default="text", description="Format of log lines.")
+    workers: Count = Field(default=1, description="Server processes on this machine.")
     worker_timeout: SecondsOrNone = Field(
         default=60,
-        description="Seconds after which a worker whose event loop hangs is killed and replaced, "
-        "if there are several workers; 0 for never.",
+        description="Seconds after which a hanging worker is replaced, if there are several; 0 "
+        "for never.",
     )
     carrier: CarrierAddress = Field(
         default="auto",
-        description="How server processes that share a thread store reach each other: auto "
-        "(sockets beside a file, or the PostgreSQL database); redis://...; or none, for a "
-        "single process.",
+        description="How processes that share threads reach each other: auto (sockets beside "
+        "the file, or the PostgreSQL database), redis://..., or none, for a single "
+        "process.",
         repr=False,  # it may hold a password
     )
 
@@ -136,11 +130,11 @@ class CoreSettings(Section):
     )
     cors_origins: Origins = Field(
         default=("auto",),
-        description="Origins of pages that may call: scheme://host[:port]; * for every origin; "
-        "auto for every origin, but on loopback only for pages of this machine.",
+        description="Origins of pages that may call: scheme://host[:port]; * for any; auto for "
+        "any, but on loopback only pages of this machine.",
     )
     cors_credentials: bool = Field(
-        default=True, description="Whether pages of these origins may send cookies."
+        default=True, description="Whether these pages may send cookies."
     )
     forward_headers: _Headers = Field(
         default=("authorization", "x-*"),
@@ -148,20 +142,18 @@ class CoreSettings(Section):
     )
     deny_headers: _Headers = Field(
         default=NOT_FORWARDED,
-        description="Headers that are never forwarded, even if forward_headers has them.",
+        description="Headers that are never forwarded.",
     )
     introspection: bool = Field(
-        default=True, description="Whether GraphQL clients may ask for the schema."
+        default=True, description="Whether clients may read the GraphQL schema."
     )
 
     max_body_bytes: Count = Field(default=16 * 1024 * 1024, description="Largest request body.")
-    max_values: Count = Field(
-        default=250_000, description="Most JSON values in a request body; texts may be of any size."
-    )
-    max_messages: Count = Field(default=2000, description="Most messages in one request.")
+    max_values: Count = Field(default=250_000, description="Most JSON values in a request body.")
+    max_messages: Count = Field(default=2000, description="Most messages in a request.")
     max_items: Count = Field(
         default=5000,
-        description="Maximum of other items in a request: tools, context, answers, parts, calls.",
+        description="Most tools, context, answers, parts and calls in a request.",
     )
     max_document_length: Count = Field(
         default=64 * 1024, description="Longest GraphQL document, in characters."
@@ -169,72 +161,61 @@ class CoreSettings(Section):
     max_depth: Count = Field(default=15, description="Deepest nesting of a GraphQL document.")
     max_aliases: int = Field(default=50, ge=0, description="Most aliases in a GraphQL document.")
     max_tokens_in_document: Count = Field(
-        default=2000, description="Longest GraphQL document, in lexical tokens (not the model's)."
+        default=2000, description="Longest GraphQL document, in lexical tokens."
     )
 
     action_timeout: Seconds = Field(
         default=60,
-        description="Seconds an action on the server may take, unless it has its own timeout.",
+        description="Seconds for an action of the server that has no timeout of its own.",
     )
-    run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
+    run_timeout: Seconds = Field(default=600, description="Seconds for a whole run.")
     read_timeout: Seconds = Field(
-        default=60, description="Seconds a client may pause while sending a request."
+        default=60, description="Seconds a client may pause while sending."
     )
-    write_timeout: Seconds = Field(
-        default=60, description="Seconds a client may read nothing before it is disconnected."
-    )
+    write_timeout: Seconds = Field(default=60, description="Seconds a client may read nothing.")
     stop_timeout: Seconds = Field(
-        default=5, description="Seconds that running answers have to end when the server stops."
+        default=5, description="Seconds for open answers to end when the server stops."
     )
     drain_timeout: SecondsOrNone = Field(
         default=0,
-        description="Seconds for which a stopping server still accepts requests, while "
-        "/health/ready reports it as not ready, so that load balancers notice.",
+        description="Seconds a stopping server still takes requests, while /health/ready is 503.",
     )
-    bus: str = Field(
-        default="memory", description="Event bus for run logs: memory, or the name of a plugin."
-    )
-    max_events_per_run: Count = Field(
-        default=200_000, description="Most events in the log of one run."
-    )
-    max_bytes_per_run: Count = Field(
-        default=16 * 1024 * 1024, description="Largest log of one run, in bytes."
-    )
-    log_ttl: SecondsOrNone = Field(
-        default=300, description="Seconds the log of a finished run is kept."
-    )
+    bus: str = Field(default="memory", description="Run logs: memory, or the name of a plugin.")
+    max_events_per_run: Count = Field(default=200_000, description="Most events in a run's log.")
+    max_bytes_per_run: Count = Field(default=16 * 1024 * 1024, description="Largest log of a run.")
+    log_ttl: SecondsOrNone = Field(default=300, description="Seconds a finished run's log is kept.")
     max_concurrent_runs: int = Field(
-        default=0, ge=0, description="Maximum number of concurrent runs; 0 for no limit."
+        default=0, ge=0, description="Most concurrent runs; 0 for no limit."
     )
-    max_turns: Count = Field(default=8, description="Most turns of the model in one run.")
+    max_turns: Count = Field(default=8, description="Most turns of the model in a run.")
 
     threads: Annotated[str, AfterValidator(check_store_address)] = Field(
         default="sqlite:.copilot/threads.db",
-        description="Where threads are stored: sqlite:PATH, postgresql://..., or memory.",
+        description="Store of threads: sqlite:PATH, postgresql://..., or memory.",
         repr=False,  # it may hold a password
     )
     secret: str = Field(
         default="",
-        description="Secret for deriving the thread ids of remote agents. Empty: the store's.",
+        description="Secret for the thread ids of remote agents. Empty: the store's.",
         repr=False,
     )
     when_busy: Literal["refuse", "supersede", "queue"] = Field(
         default="refuse",
-        description="What happens to a question in a thread that has an active run.",
+        description="What happens to a question whose thread is being answered.",
     )
     history: Literal["client", "server"] = Field(
         default="client",
-        description="Source of an agent's conversation: the client's request, or the thread.",
+        description="Source of an agent's conversation: the request, or the thread.",
     )
     thread_names: bool = Field(
-        default=False, description="Whether the model names threads, with an additional request."
+        default=False, description="Whether the model names threads, in an extra request."
     )
     thread_retention: SecondsOrNone = Field(
         default=0, description="Seconds after which an unused thread is deleted; 0 for never."
     )
     keep_alive: SecondsOrNone = Field(
         default=15,
-        description="Seconds of silence after which AG-UI streams send a comment; 0 for never.",
+        description="Seconds of silence before AG-UI streams send a comment; 0 for never.",
     )
     reasoning_events: bool = Field(
         default=True,
@@ -246,29 +227,30 @@ class CoreSettings(Section):
     )
     interrupt_events: Literal["auto", "outcome", "custom", "both"] = Field(
         default="auto",
-        description="Form of interrupts for AG-UI clients. auto: custom from a LangGraph, as Node.",
+        description="Form of interrupts for AG-UI clients. auto: custom from LangGraph, else "
+        "outcome.",
     )
     shared_state: bool = Field(
         default=True,
-        description="Whether the model may change the state an AG-UI client shares with it.",
+        description="Whether the model may change the state shared with an AG-UI client.",
     )
 
     instructions: str = Field(
         default="",
-        description="Instructions for the model of the plain chat: its system prompt.",
+        description="System prompt of the plain chat.",
         repr=False,
     )
     page_instructions: Literal["keep", "context", "drop"] = Field(
         default="keep",
-        description="How a page's system messages are treated: kept, shown as context, dropped.",
+        description="A page's system messages: kept, shown as context, or dropped.",
     )
     page_models: Annotated[Words, AfterValidator(_check_patterns)] = Field(
         default=(),
-        description="Models that a page may choose: names or patterns; * for any. Empty: none.",
+        description="Models a page may choose: names or patterns; * for any.",
     )
     hand_over: Literal["v1", "always", "never"] = Field(
         default="v1",
-        description="Chats that may hand off to agents: those of CopilotKit v1, all, or none.",
+        description="Chats that may hand off to agents: of CopilotKit v1, all, or none.",
     )
 
     console: Console = ConsoleSettings()

@@ -41,29 +41,28 @@ class Settings(CoreSettings):
 
     serve_remote: bool = Field(
         default=False,
-        description="Whether Node runtimes may use actions and agents: a remote endpoint at path.",
+        description="Whether Node runtimes may use actions and agents, at path.",
     )
     serve_mcp: bool = Field(
-        default=False, description="Whether MCP clients may use actions and agents: at path/mcp."
+        default=False, description="Whether MCP clients may use actions and agents, at path/mcp."
     )
     serve_a2a: bool = Field(
         default=False,
-        description="Whether A2A clients may use agents: at path/a2a/NAME, with cards.",
+        description="Whether A2A clients may use agents, at path/a2a/NAME.",
     )
     a2a_url: str = Field(
         default="",
         pattern=r"^(https?://\S+)?$",
-        description="URL of path for A2A clients, in the cards. Empty: the one they ask at.",
+        description="URL of path in A2A cards. Empty: the one the client asks at.",
     )
     tools: str = Field(
         default="",
-        description="File of tools that models and agents may call, or folder of such .yml files. "
-        "Empty: none.",
+        description="File of tools for models and agents, or folder of such .yml files.",
     )
     cloud_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="Base URL of a cloud-compatible guardrails service. Empty: none.",
+        description="URL of a cloud-compatible guardrails service.",
     )
     api_keys: ApiKeySettings = ApiKeySettings()
     jwt: JwtSettings = JwtSettings()

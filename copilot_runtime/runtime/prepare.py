@@ -72,6 +72,8 @@ class RunPreparer:
 
     chat: Agent
     """The agent for requests that name no agent."""
+    agents: Mapping[str, Agent] | None
+    """The agents of all callers; `None` if `find_agents` calls a function for each run."""
     find_agents: FindAgents
     sources: Sequence[ActionSource]
     stages: Sequence[Stage]
@@ -174,10 +176,13 @@ class RunPreparer:
 
     async def _find_agents(self, request: RunInput) -> Mapping[str, Agent]:
         """Return the agents that this run may need, by name."""
-        if request.agent is not None or not self.handoff.model:
-            return await self.find_agents(request.caller)
-        if not self.handoff.allows(request):
+        is_needed = request.agent is not None or not self.handoff.model
+        if not is_needed and not self.handoff.allows(request):
             return {}
+        if self.agents is not None:
+            return self.agents
+        if is_needed:
+            return await self.find_agents(request.caller)
         try:
             async with asyncio.timeout(_HANDOFF_TIMEOUT):
                 return await self.find_agents(request.caller)

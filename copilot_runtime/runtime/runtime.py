@@ -129,6 +129,7 @@ class Runtime:
         self._threads = threads or ThreadPolicy()
         self._preparer = RunPreparer(
             chat=self.chat,
+            agents=None if callable(self.agents) else self.agents,
             find_agents=self.agents_for,
             sources=self.sources,
             stages=self.stages,

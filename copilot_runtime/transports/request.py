@@ -34,6 +34,8 @@ class Request:
 
     action: str = ""
     """The requested operation for the audit log; set by transports that know it."""
+    subject: str = ""
+    """What the operation was done to, for the audit log."""
     operation: str = ""
     """The operation that a service signs, if it is not the method and the path."""
     thread: str = ""
@@ -175,7 +177,11 @@ class Request:
             except BadRequest as error:
                 self._body = error
                 raise
+            except ValueError as error:
+                self._json = error
             self._is_decoded = True
+        if isinstance(self._json, ValueError):
+            raise self._json
         return self._json
 
     async def json_object(self) -> JsonObject:

@@ -14,6 +14,7 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.api.identity import set_current_identity
+from copilot_runtime.api.run_input import CURRENT_PATH
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.base.outages import log_failures
 from copilot_runtime.base.secrets import carry_headers
@@ -83,6 +84,7 @@ class Router:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         carry_headers(scope["headers"])
         headers = decode_headers(scope)
+        CURRENT_PATH.set(scope.get("root_path", "").rstrip("/") + self._base)
         request = Request(
             scope,
             receive,

@@ -61,7 +61,7 @@ def test_half_a_character_makes_no_text_take_long(text: str) -> None:
     try:
         loads(data)
     except ValueError:
-        assert text is MILLIONS["no escapes"]
+        assert text.count("\\") > 1_000_000
     spent = process_time() - began
     gc.enable()
 

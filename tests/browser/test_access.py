@@ -46,6 +46,26 @@ async def test_the_page_shows_what_whoever_looks_may_see(browser: Browser, tmp_p
         await page.close()
 
 
+async def test_an_operator_makes_and_revokes_a_key_on_the_page(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with entering(tmp_path) as server:
+        operator = await issue_key(server.keys, "root", roles=["operator"])
+        page = await open_page(browser, server)
+        await sign_in(page, operator)
+        await page.get_by_label("Name").fill("ci")
+        await page.get_by_role("button", name="Create a key").click()
+        await expect(page.locator("#made-key")).to_have_text(re.compile(r"cpk_\w{16}_.{43}"))
+
+        made = page.locator("#keys tr", has_text="ci")
+        await made.get_by_role("button", name="Revoke").click()
+        await made.get_by_role("button", name="Really revoke?").click()
+        await expect(made).to_have_count(0)
+        await page.get_by_label("Show those").check()
+        await expect(made).to_contain_text("revoked")
+        await page.close()
+
+
 async def test_the_page_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
     async with entering(tmp_path) as server:
         text = await issue_key(server.keys, "root", roles=["operator"])

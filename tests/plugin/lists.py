@@ -30,7 +30,6 @@ NIGHTLY_FILES = (
     "site/*",
     "test_simulation.py",
     "test_trip_examples.py",
-    "test_wheel.py",
     "threads/test_kill_v1.py",
     "threads/test_postgres.py",
     "wire/test_nginx.py",

@@ -31,6 +31,16 @@ def test_every_part_that_can_be_generated_stands_on_a_page() -> None:
     assert {marker.partition(" ")[0] for marker in markers} == set(PARTS)
 
 
+def test_every_setting_is_on_one_page_of_settings() -> None:
+    pages = DOCS.joinpath("reference/settings").glob("*.md")
+    shown = [
+        name
+        for page in pages
+        for name in re.findall(r"^\| `([\w.]+)` \|", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert sorted(shown) == sorted(row.name for row in Settings.describe())
+
+
 def test_every_route_is_on_the_page_of_routes() -> None:
     text = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
     table = routes.REST_ROUTES

@@ -38,12 +38,12 @@ class ApiKeySettings(Section):
         AfterValidator(check_store_url),
     ] = Field(
         default="",
-        description="Store of API keys and used service tokens: sqlite:PATH or postgresql://... "
-        "Empty: access.db in the folder of the threads, or their database.",
+        description="Store of keys and used service tokens: sqlite:PATH or postgresql://... "
+        "Empty: access.db beside the threads, or their database.",
         repr=False,  # it may hold a password
     )
     header: Header = Field(
-        default="x-api-key", description="Header for an API key, besides authorization."
+        default="x-api-key", description="Header for a key, besides authorization."
     )
 
 
@@ -52,41 +52,34 @@ class JwtSettings(Section):
 
     issuer: str = Field(
         default="",
-        description="Required claim iss of tokens. Keys are found by OpenID Connect discovery.",
+        description="Required claim iss. Keys are found by OpenID Connect discovery.",
     )
     jwks: str = Field(
         default="",
-        description="URL or file of the keys (JWKS), relative to the working directory. Empty: "
-        "the URL that the issuer publishes.",
+        description="URL or file of the keys (JWKS). Empty: the URL that the issuer publishes.",
     )
     audience: Words = Field(
         default=(),
-        description="Accepted values of the claim aud; a token needs at least one of them.",
+        description="Accepted values of the claim aud; a token needs one.",
     )
     algorithms: Annotated[Words, AfterValidator(_check_algorithms)] = Field(
         default=("RS256", "ES256", "EdDSA"), description="Accepted algorithms."
     )
     secret: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
-        description="Shared key of HMAC algorithms; algorithms must then name one, such as HS256.",
+        description="Shared key of an HMAC algorithm, which algorithms must name, such as HS256.",
         repr=False,
     )
-    leeway: SecondsOrNone = Field(
-        default=30, description="Tolerated clock difference for exp, nbf and iat, in seconds."
-    )
+    leeway: SecondsOrNone = Field(default=30, description="Tolerated clock difference, in seconds.")
     keys_ttl: SecondsOrNone = Field(
-        default=3600, description="Seconds after which keys are fetched again from a URL."
+        default=3600, description="Seconds after which keys are fetched again."
     )
     user_claim: str = Field(default="sub", min_length=1, description="Claim with the user's id.")
-    tenant_claim: str = Field(
-        default="", description="Claim with the tenant, such as org_id. Empty: no tenants."
-    )
+    tenant_claim: str = Field(default="", description="Claim with the tenant, such as org_id.")
     roles_claim: str = Field(
         default="roles", description="Claim with the roles; a dotted path selects a nested value."
     )
-    scopes_claim: str = Field(
-        default="", description="Claim with the scopes that a token is limited to. Empty: no limit."
-    )
+    scopes_claim: str = Field(default="", description="Claim with the scopes that limit a token.")
 
     @model_validator(mode="after")
     def _fit(self) -> "JwtSettings":
@@ -108,11 +101,11 @@ class ServiceTokenSettings(Section):
     )
     form: Literal["bound", "simple"] = Field(
         default="bound",
-        description="Validity of a token: once, for one method and body (bound), or for all "
+        description="Whether a token is good once, for one method and body (bound), or for all "
         "requests (simple), as in Copilot-LD.",
     )
     lifetime: Annotated[float, Field(gt=0, le=3600)] = Field(
-        default=60, description="Lifetime of a token, in seconds."
+        default=60, description="Seconds a token is good."
     )
     roles: Words = Field(default=("user",), description="Roles of services.")
 
@@ -122,23 +115,23 @@ class AuditSettings(Section):
 
     file: str = Field(
         default="",
-        description="File of the audit log, such as .copilot/audit.jsonl. Empty: none is written.",
+        description="File of the log, such as .copilot/audit.jsonl. Empty: none.",
     )
-    reads: bool = Field(default=False, description="Whether read requests are recorded as well.")
+    reads: bool = Field(default=False, description="Whether reads are recorded.")
     content: bool = Field(
-        default=False, description="Whether questions are written down with their text."
+        default=False, description="Whether questions are recorded with their text."
     )
     key: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
-        description="Key of the hashes that chain the lines, 32 bytes or more. Without it, the log "
-        "can be forged by anyone with write access.",
+        description="Key of the chain of hashes, 32 bytes or more. Without it, whoever may "
+        "write can forge the log.",
         repr=False,
     )
     max_bytes: Annotated[int, Field(ge=4096)] = Field(
-        default=50 * 1024 * 1024, description="File size at which the log is rotated, in bytes."
+        default=50 * 1024 * 1024, description="Size at which the file is rotated."
     )
     max_files: Annotated[int, Field(ge=1)] = Field(
-        default=20, description="Maximum number of files; the oldest ones are deleted."
+        default=20, description="Most files; the oldest are deleted."
     )
 
 
@@ -225,11 +218,11 @@ class LimitSettings(Section):
     )
     storage_per_user: AtOnce = Field(
         default=0,
-        description="Bytes that a user may store: conversations, files and saved data of the "
-        "analyst. Callers without a sign-in are one user. 0 for no limit.",
+        description="Bytes a user may store: conversations, files and saved data. Callers "
+        "without a sign-in are one user. 0 for no limit.",
     )
     storage_per_tenant: AtOnce = Field(
-        default=0, description="Bytes that the users of a tenant may store; 0 for no limit."
+        default=0, description="Bytes of a tenant's users together; 0 for no limit."
     )
     thread_streams_per_user: AtOnce = Field(
         default=20,

@@ -129,6 +129,11 @@ class Analyst:
         self._opening: asyncio.Task[None] | None = None
         self._failed_at = 0.0
 
+    def place(self, path: str) -> None:
+        """Set the path of the runtime's URL, for results that are made outside of requests."""
+        self.charts.path = path
+        self.downloads.place(path)
+
     @property
     def tool_timeout(self) -> float:
         """Timeout of a tool call in seconds: a tool may run several queries."""

@@ -21,7 +21,7 @@ class AnalystExtension(Extension):
     requires = ("frameworks", "generative_ui", "scenarios")
 
     def __init__(self) -> None:
-        self._engines: set[Any] = set()
+        self._analysts: set[Any] = set()
 
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)
@@ -30,7 +30,7 @@ class AnalystExtension(Extension):
         found = {name: one for name, one in core.agents.lasting.items() if _has_data(one)}
         if not found:
             return Contribution()
-        self._engines = {cast("Any", one).analyst.engine for one in found.values()}
+        self._analysts = {cast("Any", one).analyst for one in found.values()}
         from copilot_runtime.extensions.analyst.http.access import AnalystAccess
         from copilot_runtime.extensions.analyst.source import AnalystTools
 
@@ -42,10 +42,14 @@ class AnalystExtension(Extension):
             schema="copilot_runtime.extensions.analyst.graphql",
         )
 
+    def place(self, path: str) -> None:
+        for analyst in self._analysts:
+            analyst.place(path)
+
     async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> Mapping[str, int]:
         counts = [
-            await asyncio.to_thread(engine.count_bytes, owner, is_prefix=is_prefix)
-            for engine in self._engines
+            await asyncio.to_thread(analyst.engine.count_bytes, owner, is_prefix=is_prefix)
+            for analyst in self._analysts
         ]
         return {"saved data": sum(counts)} if counts else {}
 

@@ -51,7 +51,7 @@ class AnalystChart:
     title: str
     plotly: JSONObject
     vega_lite: JSONObject
-    png_url: str = strawberry.field(description="Relative to the URL of the runtime")
+    png_url: str = strawberry.field(description="On this server, without origin")
 
 
 @strawberry.type(description="A file that its owner may fetch until it expires")
@@ -61,7 +61,7 @@ class AnalystDownload:
     format: str
     row_count: int
     expires_at: str
-    url: str = strawberry.field(description="Relative to the URL of the runtime")
+    url: str = strawberry.field(description="On this server, without origin")
 
 
 @strawberry.type(description="Where the numbers of a result come from")
@@ -211,7 +211,7 @@ def _encode(result: ToolResult) -> AnalystResult:
             title=chart.title,
             plotly=JSONObject({**chart.plotly}),
             vega_lite=JSONObject({**chart.vega_lite}),
-            png_url=f"analyst/charts/{chart.id}.png",
+            png_url=chart.url,
         ),
         download=download
         and AnalystDownload(

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
+from copilot_runtime.api.run_input import CURRENT_PATH
 from copilot_runtime.base.errors import CopilotError, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, require_object
@@ -77,6 +78,8 @@ class ResultStore(Generic[T]):
         self._clock = clock
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
         self._cleared_at = 0.0
+        self.path = ""
+        """The path of the runtime's URL, for results that are made outside of requests."""
 
     @cached_property
     def _storage(self) -> Storage:
@@ -86,6 +89,10 @@ class ResultStore(Generic[T]):
     def next_expiry(self) -> float:
         """The Unix time at which a result that is added now expires."""
         return self._clock() + self._seconds
+
+    def write_url(self, name: str) -> str:
+        """Return the URL of a result on this server."""
+        return f"{CURRENT_PATH.get(self.path)}/analyst/{self._kind}/{name}"
 
     async def add(self, id: str, value: T, scope: Scope) -> None:
         """Store a result, a dataclass, for the user who asked for it."""
@@ -230,6 +237,10 @@ class Downloads:
             "downloads", _decode_entry, storage, most=5_000, most_of_one=100, seconds=seconds
         )
 
+    def place(self, path: str) -> None:
+        """Set the path of the runtime's URL."""
+        self._entries.path = path
+
     async def create(
         self,
         query: "GuardedQuery",
@@ -250,7 +261,7 @@ class Downloads:
             row_count=row_count,
             columns=list(columns),
             expires_at=expires_at.isoformat(timespec="seconds"),
-            url=f"analyst/downloads/{token}",
+            url=self._entries.write_url(token),
         )
         entry = _Offer(download, query.display_sql, scope.agent_name)
         await self._entries.add(token, entry, scope)

@@ -67,6 +67,8 @@ class Chart:
     plotly: JsonObject
     """`{"data": [...], "layout": {...}}`."""
     vega_lite: JsonObject
+    url: str = ""
+    """URL of its PNG on the server, without origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class Download:
     columns: Sequence[str]
     expires_at: str
     url: str
-    """URL relative to the runtime's URL."""
+    """URL on the server, without origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,14 +246,13 @@ class View:
 
 def describe_chart(chart: Chart) -> JsonObject:
     """Return a chart as JSON for frontends."""
-    url = f"analyst/charts/{chart.id}.png"
     return {
         "id": chart.id,
         "title": chart.title,
         "plotly": chart.plotly,
         "vega_lite": chart.vega_lite,
-        "png_url": url,
-        "text": f"![{chart.title}]({url})",
+        "png_url": chart.url,
+        "text": f"![{chart.title}]({chart.url})",
     }
 
 

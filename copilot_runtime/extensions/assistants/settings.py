@@ -12,11 +12,10 @@ class AssistantSettings(Section):
 
     folder: str = Field(
         default="",
-        description="Folder with files NAME.agent.md: each defines an agent, and is reloaded when "
-        "it changes. Empty: none.",
+        description="Folder of files NAME.agent.md, each an agent, reloaded on change.",
     )
     window: Literal["newest", "copilot-ld-2025-11", "copilot-ld-2026-01"] = Field(
         default="newest",
-        description="Selection of older messages for an assistant with a budget: the newest that "
-        "fit, or the rules of Copilot-LD at that time.",
+        description="Older messages for an assistant with a budget: the newest that fit, or by "
+        "the rules of Copilot-LD at that time.",
     )

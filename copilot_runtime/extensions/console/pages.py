@@ -17,6 +17,7 @@ from starlette.types import Scope
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.console.document import Document
 from copilot_runtime.extensions.console.sandbox import sandbox_route
+from copilot_runtime.extensions.console.widget import widget_route
 
 _SANDBOX = "/sandbox"
 _FOLDER = __name__.rpartition(".")[0]
@@ -151,6 +152,7 @@ def build_pages(
     return [
         *(_data_route(shell, name, path) for name, path in shell.pages.items() if name in _TABS),
         sandbox_route(_SANDBOX),
+        widget_route(shell.endpoint, shell.title),
         console_route(
             shell,
             suggestions=suggestions,

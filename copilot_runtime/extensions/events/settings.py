@@ -17,16 +17,16 @@ class EventSettings(Section):
         str, check_match(r"^(none|memory|sqlite:.+)?$", "sqlite:PATH, memory or none")
     ] = Field(
         default="",
-        description="Store of the events: sqlite:PATH, memory (until the server stops), or none. "
-        "Empty: memory if there is knowledge or a planner, else none.",
+        description="Store of events: sqlite:PATH, memory, or none. Empty: memory with "
+        "knowledge or a planner, else none.",
     )
     max_events: Count = Field(
         default=100_000,
-        description="Maximum number of stored events; in memory, at most 10000.",
+        description="Most stored events; in memory, at most 10000.",
     )
     max_bytes: Count = Field(
         default=64 * 1024 * 1024,
-        description="Maximum total size of stored events, in bytes; the oldest are deleted first.",
+        description="Largest size of stored events; the oldest are deleted first.",
     )
 
     def choose_store(self, *, has_publisher: bool) -> str:

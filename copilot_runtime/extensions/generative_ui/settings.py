@@ -35,38 +35,34 @@ class A2uiSettings(Section):
     agents: Words = Field(default=(), description="Agents it is for. Empty: all.")
     inject_tool: Annotated[str, BeforeValidator(_spell_switch)] = Field(
         default="",
-        description="Whether agents get a rendering tool: true, false, or its name in place of "
+        description="Whether agents get a rendering tool: true, false, or its name instead of "
         "render_a2ui. Empty: if the frontend sends a catalog.",
     )
     tool_names: Words = Field(
-        default=("render_a2ui",), description="Names of the tools whose calls draw a surface."
+        default=("render_a2ui",), description="Tools whose calls draw a surface."
     )
     catalog: Annotated[str | Mapping[str, Any], BeforeValidator(_read_json)] = Field(
         default="",
-        description="Catalog of components in place of the frontend's: a JSON file, or "
-        "{catalogId: ..., components: {Name: {JSON schema}}}. As JSON in the environment.",
+        description="Catalog in place of the frontend's: a JSON file, or {catalogId: ..., "
+        "components: {Name: {JSON schema}}}.",
     )
-    default_catalog_id: str = Field(
-        default="", description="Catalog id of surfaces without a catalog."
-    )
+    default_catalog_id: str = Field(default="", description="Catalog of surfaces that name none.")
     progress_tokens: bool = Field(
         default=True, description="Whether frontends get the progress of unfinished surfaces."
     )
     max_attempts: Count = Field(
-        default=3, description="Most attempts at one surface, as pages show it."
+        default=3, description="Most attempts at a surface, as pages show it."
     )
     debug_exposure: Literal["hidden", "collapsed", "verbose"] | None = Field(
         default=None,
-        description="Display of surface errors in frontends. Empty: the frontend's default.",
+        description="How frontends show errors of surfaces. Empty: their default.",
     )
     cards: bool = Field(
         default=True,
-        description="Whether to show plans, sources, tables and charts of our agents as surfaces.",
+        description="Whether plans, sources, tables and charts of our agents are surfaces.",
     )
-    max_operations: Count = Field(default=1000, description="Maximum operations in one result.")
-    max_bytes: Count = Field(
-        default=1_000_000, description="Maximum size of a result with operations, in bytes."
-    )
+    max_operations: Count = Field(default=1000, description="Most operations in a result.")
+    max_bytes: Count = Field(default=1_000_000, description="Largest result with operations.")
 
 
 class OpenGenerativeUiSettings(Section):
@@ -74,7 +70,7 @@ class OpenGenerativeUiSettings(Section):
 
     enabled: bool = Field(
         default=False,
-        description="Whether pages that models write with the frontend's tool are rendered.",
+        description="Whether pages that models write are rendered.",
     )
     agents: Words = Field(default=(), description="Agents it is for. Empty: all.")
 
@@ -126,35 +122,29 @@ class McpAppsSettings(Section):
 
     enabled: bool | None = Field(
         default=None,
-        description="Whether to show pages of tools: with true and no servers here, those of MCP "
-        "servers that a frontend names. Empty: if there are servers here.",
+        description="Whether to show pages of tools. With true and no servers here, those of "
+        "MCP servers that a frontend names. Empty: if there are servers here.",
     )
     servers: Annotated[tuple[McpAppServerSettings, ...], BeforeValidator(_list_servers)] = Field(
         default=(),
-        description="URLs of these servers, or mappings of url, id, agent (the only one that uses "
-        "it), transport (http, sse) and headers. As JSON in the environment.",
+        description="URLs of these servers, or mappings of url, id, agent (the only one that "
+        "uses it), transport (http, sse) and headers.",
         repr=False,  # headers may contain a key
     )
     tools: Literal["app", "all"] = Field(
         default="app",
-        description="Tools that frames may call: those that the server offers to apps, or all.",
+        description="Tools that frames may call: those offered to apps, or all.",
     )
     uris: Words = Field(
-        default=("ui://",), description="URI prefixes of resources that frames may read."
+        default=("ui://",), description="Prefixes of resources that frames may read."
     )
-    timeout: Seconds = Field(
-        default=30, description="Timeout of a request to a server, in seconds."
-    )
-    max_request_bytes: Count = Field(
-        default=1_000_000, description="Maximum size of a frame's request, in bytes."
-    )
-    max_result_bytes: Count = Field(
-        default=4_000_000, description="Maximum size of a server's response, in bytes."
-    )
+    timeout: Seconds = Field(default=30, description="Seconds for a request to a server.")
+    max_request_bytes: Count = Field(default=1_000_000, description="Largest request of a frame.")
+    max_result_bytes: Count = Field(default=4_000_000, description="Largest response of a server.")
     max_requests: float = Field(
         default=20,
         gt=0,
         allow_inf_nan=False,
-        description="Maximum number of requests per second from the frames of a user. Anonymous "
-        "users are identified by the address of the connection.",
+        description="Most requests per second from a user's frames. Anonymous users are told "
+        "apart by address.",
     )

@@ -22,30 +22,26 @@ class GrpcSettings(Section):
 
     services: Words = Field(
         default=(),
-        description="Services to offer: agent, context, event, graph, llm, memory, plan, "
-        "tool, trace, vector, or module:Class or folder/file.py:Class of your own. Empty: none.",
+        description="Services to offer: agent, context, event, graph, llm, memory, plan, tool, "
+        "trace, vector, or your own as module:Class or folder/file.py:Class.",
     )
     address: Annotated[str, AfterValidator(_check_address)] = Field(
         default="127.0.0.1:50051",
-        description="Address of the gRPC server: host:port or unix:/path.",
+        description="Address of the server: host:port or unix:/path.",
     )
-    certificate: str = Field(
-        default="", description="PEM file of the server's certificate. Empty: no TLS."
-    )
-    key: str = Field(default="", description="PEM file of the certificate's key.", repr=False)
+    certificate: str = Field(default="", description="PEM file of the certificate. Empty: no TLS.")
+    key: str = Field(default="", description="PEM file of its key.", repr=False)
     client_ca: str = Field(
         default="",
-        description="PEM file of the CA that must have issued clients' certificates (mTLS).",
+        description="PEM file of the CA of clients' certificates (mTLS).",
     )
-    reflection: bool = Field(
-        default=True, description="Whether to offer server reflection to clients."
-    )
+    reflection: bool = Field(default=True, description="Whether server reflection is offered.")
     max_calls: Annotated[int, Field(gt=0)] = Field(
-        default=1000, description="Maximum number of concurrent calls; more are refused."
+        default=1000, description="Most concurrent calls."
     )
     timeout: SecondsOrNone = Field(
         default=300,
-        description="Timeout of calls without a stream in seconds, unless the client's deadline is "
+        description="Seconds for a call without a stream, unless the client's deadline is "
         "shorter; 0 for no limit.",
     )
 

@@ -82,11 +82,15 @@ def render_document(
 def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return the provenance of a resource as pairs of a label and a value."""
     place = get_object(resource.fields, "place")
+    page = as_count(place.get("page"))
     where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
     rows = [
         *(("source", file) for file in files or [get_text(resource.fields, "source")]),
         ("place", where),
-        *(("about", subject) for subject in resource.id.subjects),
+        *(
+            ("about", f"{it}#page={page}" if page and it.endswith(".pdf") else it)
+            for it in resource.id.subjects
+        ),
         ("type", resource.id.type),
         ("resource", resource.uri),
         ("version", resource.version),

@@ -23,9 +23,6 @@ from copilot_runtime.transports.transport import Services
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge import Knowledge
 
-RESOURCES = "knowledge/resources"
-"""Path below the URL of a runtime at which a reader opens the sources of an answer."""
-
 
 class KnowledgeExtension(Extension):
     """Builds the knowledge of the settings, or takes that of the program."""
@@ -75,7 +72,8 @@ class KnowledgeExtension(Extension):
 
     def place(self, path: str) -> None:
         if self._knowledge is not None:
-            self._knowledge.link = f"{self._settings.knowledge.link}{path}/{RESOURCES}/"
+            self._knowledge.path = path
+            self._knowledge.origin = self._settings.knowledge.link
 
     async def open(self) -> None:
         if self._knowledge is not None:

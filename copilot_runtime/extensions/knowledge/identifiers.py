@@ -1,10 +1,11 @@
 """Identifiers of resources, and the hashes used in their names."""
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.jsonvalue import (
@@ -177,6 +178,18 @@ def identify_file(path: str) -> Identifier:
     *folders, name = map(_shorten_part, PurePath(path).parts or (".",))
     parent = "/".join(f"{FOLDER}.{escape_name(folder)}" for folder in folders)
     return Identifier(DOCUMENT, name, parent)
+
+
+def name_file(path: Path) -> str:
+    """Return the name of a file as `Source.name` has it."""
+    absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links are names of their own
+    relative = os.path.relpath(absolute)
+    return read_name(absolute if Path(relative).parts[:1] == ("..",) else relative)
+
+
+def read_name(name: str) -> str:
+    """Return the name of a file as text, replacing undecodable bytes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def find_path(uri: str) -> str:

@@ -17,6 +17,7 @@ from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.api.run_input import CURRENT_PATH
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
@@ -157,8 +158,10 @@ class Knowledge:
         self.settings = settings or KnowledgeSettings()
         self.sources = [*map(str, (*self.settings.sources, *_check_sources(sources)))]
         self.base = base or self.settings.base
-        self.link = ""
-        """The base URL of resource pages; set by the runtime that serves."""
+        self.path: str | None = None
+        """The path of the runtime's URL; set by the runtime that serves."""
+        self.origin = ""
+        """The public origin of links, if it is known; set by the runtime that serves."""
         self.threads: ThreadStore | None = None
         """The thread store that `recall` searches; set by the runtime that serves."""
         self.telemetry: Telemetry = NO_TELEMETRY
@@ -187,6 +190,14 @@ class Knowledge:
         """The URL of the storage, for messages."""
         storage = self._storage
         return storage if isinstance(storage, str) else f"a {type(storage).__name__}"
+
+    @property
+    def link(self) -> str:
+        """The base URL of resource pages for the client of this request; empty without a server."""
+        if self.path is None:
+            return ""
+        path = self.path if self.origin else CURRENT_PATH.get(self.path)
+        return f"{self.origin}{path}/knowledge/resources/"
 
     @cached_property
     def events(self) -> ResourceEvents:

@@ -32,18 +32,18 @@ class KnowledgeSettings(Section):
 
     storage: Annotated[str, AfterValidator(check_bucket_url)] = Field(
         default="",
-        description="Storage of knowledge: local:PATH, memory, or s3://BUCKET/PREFIX. "
-        "Empty: local:.copilot/knowledge if there are sources, else no knowledge.",
+        description="Where knowledge is stored: local:PATH, memory, or s3://BUCKET/PREFIX. "
+        "Empty: local:.copilot/knowledge if there are sources.",
     )
     sources: Words = Field(
         default=(),
-        description="Files and folders to ingest at startup, relative to the working directory: "
-        "HTML, Markdown, PDF, DOCX, XLSX, PPTX, CSV, text.",
+        description="Files and folders to ingest at startup: HTML, Markdown, PDF, DOCX, XLSX, "
+        "PPTX, CSV, text.",
     )
     watch: SecondsOrNone = Field(
         default=2,
-        description="Interval at which a server looks for new, changed and deleted files of the "
-        "sources, in seconds. 0: only at startup.",
+        description="Seconds between looks for new, changed and deleted files; 0 for only at "
+        "startup.",
     )
     base: str = Field(
         default="https://example.invalid/",
@@ -51,82 +51,77 @@ class KnowledgeSettings(Section):
     )
     policy: str = Field(
         default="",
-        description="File or folder with rules of who may do what: .yml, .cedar or .rego. Empty: "
-        "all users may read resources without an owner.",
+        description="File or folder of rules: .yml, .cedar or .rego. Empty: all users may read "
+        "resources without an owner.",
     )
     embedder: str = Field(
         default="auto",
         min_length=1,
-        description="Embedder: a name, with a model after a colon, as in "
-        "openai:text-embedding-3-small. hashing needs no model: it compares words. auto takes "
-        "minilm if it is installed, else hashing.",
+        description="Embedder, with a model after a colon: openai:text-embedding-3-small. "
+        "hashing compares words and needs no model; auto takes minilm if installed, "
+        "else hashing.",
     )
     embedder_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},
-        description="Arguments of the embedder, such as model; as JSON in the environment.",
+        description="Arguments of the embedder, such as model.",
         repr=False,  # it may hold a key
     )
     graph_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},
-        description="Options of the graph, such as prefixes and limits of SPARQL; as JSON in the "
-        "environment.",
+        description="Options of the graph, such as prefixes and limits of SPARQL.",
     )
     vector_engine: Literal["exact", "faiss"] = Field(
         default="exact",
-        description="Vector search: exact compares all vectors; faiss, an extra, only those in the "
-        "nearest clusters, for millions of vectors.",
+        description="Vector search: exact compares all vectors; faiss, an extra, those in the "
+        "nearest clusters, for millions.",
     )
     vector_database: Annotated[str, AfterValidator(check_store_url)] = Field(
         default="",
-        description="Database for vectors: postgresql://... with the extension pgvector. Empty: "
-        "the storage of the resources.",
+        description="Database for vectors: postgresql://... with pgvector. Empty: the storage "
+        "of the resources.",
         repr=False,  # an address may hold a password
     )
     tools: Words = Field(
         default=KNOWLEDGE_TOOLS,
-        description="Knowledge tools for models and agents; an empty list for none. There is also "
-        "remember, which writes into the memories of the person.",
+        description="Tools for models and agents. Also remember, which writes into the person's "
+        "memories.",
     )
-    tool_tokens: Count = Field(
-        default=2000, description="Maximum size of a knowledge tool's result, in tokens."
-    )
+    tool_tokens: Count = Field(default=2000, description="Largest result of a tool, in tokens.")
     retrieval: bool = Field(
         default=True,
-        description="Whether to give the model passages for each question in the plain chat.",
+        description="Whether the plain chat gets passages for each question.",
     )
-    retrieval_limit: Count = Field(default=5, description="Maximum number of passages.")
+    retrieval_limit: Count = Field(default=5, description="Most passages.")
     retrieval_tokens: Count = Field(
-        default=2000, description="Maximum total size of these passages, in tokens."
+        default=2000, description="Largest total size of these passages, in tokens."
     )
     retrieval_threshold: float | None = Field(
         default=0.15,
         ge=-1,
         le=1,
-        description="Minimum similarity of a passage and a question, from -1 to 1. Null: 0.",
+        description="Least similarity of passage and question, from -1 to 1. Null: 0.",
     )
     uploads: Literal["thread", "owner", "off"] = Field(
         default="thread",
-        description="Scope in which files attached to questions in the plain chat are found: their "
-        "thread, all threads of their owner, or off (they are not stored).",
+        description="Where files attached in the plain chat are found: in their thread, in all "
+        "threads of their owner, or off (not stored).",
     )
-    upload_bytes: Count = Field(
-        default=10 * 1024 * 1024, description="Maximum size of a file, in bytes."
-    )
-    upload_files: Count = Field(default=20, description="Maximum number of files in a thread.")
+    upload_bytes: Count = Field(default=10 * 1024 * 1024, description="Largest file.")
+    upload_files: Count = Field(default=20, description="Most files in a thread.")
     upload_total: Count = Field(
-        default=200 * 1024 * 1024, description="Maximum total size of an owner's files, in bytes."
+        default=200 * 1024 * 1024, description="Largest total size of an owner's files."
     )
     upload_tokens: Count = Field(
-        default=4000, description="Maximum file content given to the model, in tokens."
+        default=4000, description="Most file content for the model, in tokens."
     )
     context_tokens: Count = Field(
         default=8000,
-        description="Default size of optimised context windows, in tokens.",
+        description="Size of optimised context windows, in tokens.",
     )
     link: str = Field(
         default="",
-        description="Public origin of this server in citation links, such as "
-        "https://chat.example.com. Empty: links are relative to the host.",
+        description="Origin in links of citations, such as https://chat.example.com. Empty: "
+        "relative links.",
     )
 
     suggestions: Words = Field(default=(), description="Suggested questions on the chat page at /.")

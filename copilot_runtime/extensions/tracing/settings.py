@@ -56,69 +56,67 @@ class TelemetrySettings(Section):
         default=7 * 86_400, description="Seconds after which a trace is deleted; 0 for never."
     )
     max_traces: Count = Field(
-        default=100_000, description="Maximum number of traces in a file; in memory, at most 1000."
+        default=100_000, description="Most traces in a file; in memory, at most 1000."
     )
     content: Literal["none", "local", "export"] = Field(
         default="none",
-        description="Recording of message content: none, local (stored with the traces), or export "
-        "(exported as well).",
+        description="Whether message content is recorded: none, local (with the traces), or "
+        "export (exported as well).",
     )
     capture: Literal["span_only", "event_only", "span_and_event"] = Field(
         default="span_only",
-        description="Whether exported content is on spans, on events, or on both. OpenTelemetry's "
-        "completion hook, OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK, is not supported.",
+        description="Whether exported content is on spans, events or both. "
+        "OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK is not supported.",
     )
     inference_events: bool | None = Field(
         default=None,
-        description="Whether model requests are also emitted as events. Empty: if content is "
-        "exported on events.",
+        description="Whether model requests are also events. Empty: if content is exported on "
+        "events.",
     )
     identity: bool = Field(
         default=False, description="Whether exported spans contain the user and the host."
     )
     semconv: Literal["released", "head", "dual"] = Field(
         default="released",
-        description="Semantic conventions of metric names: released, head, or dual for both.",
+        description="Semantic conventions of metric names.",
     )
     export: bool | None = Field(
         default=None,
-        description="Whether telemetry is exported. Empty: if there is an exporter, an endpoint, "
-        "or a provider of OpenTelemetry in the host program.",
+        description="Whether telemetry is exported. Empty: with an exporter, an endpoint, or a "
+        "provider of OpenTelemetry in the host program.",
     )
     exporters: Words = Field(
         default=(),
-        description="Where spans, metrics and events are sent: otlp-http, otlp-grpc, console, "
+        description="Exporters of spans, metrics and events: otlp-http, otlp-grpc, console, "
         "file. Empty: OTLP by the protocol, if there is an endpoint.",
     )
     protocol: Literal["http/protobuf", "grpc", "http/json", "http"] = Field(
         default="http/protobuf",
-        description="Protocol of OTLP where exporters is empty. Over HTTP, protobuf is sent.",
+        description="Protocol of OTLP if exporters is empty. Over HTTP, protobuf is sent.",
     )
     endpoint: str = Field(
         default="",
         pattern=f"^({_ADDRESS})?$",
-        description="Address of a receiver of OTLP, such as http://localhost:4318.",
+        description="Receiver of OTLP, such as http://localhost:4318.",
     )
     endpoints: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
-        description="Whole addresses for traces, metrics or logs alone; JSON in the environment.",
+        description="Whole addresses for traces, metrics or logs alone.",
     )
     headers: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
-        description="Headers for that receiver, such as a key; as JSON in the environment.",
+        description="Headers for the receiver, such as a key.",
         repr=False,
     )
-    compression: Literal["none", "gzip"] = Field(
-        default="none", description="Compression of OTLP requests."
-    )
+    compression: Literal["none", "gzip"] = Field(default="none", description="Compression of OTLP.")
     signals: Words = Field(
         default=("traces", "metrics", "logs"),
         description="Signals to export; logs are events. Langfuse and Phoenix accept only traces.",
     )
     bridge: bool = Field(
         default=False,
-        description="Whether to record spans of frameworks in this process if the host program "
-        "sets no tracer provider: ours is then installed for the process.",
+        description="Whether to record spans of frameworks if the host program sets no tracer "
+        "provider: ours is then installed for the process.",
     )
     http_spans: bool = Field(
         default=False,
@@ -127,21 +125,19 @@ class TelemetrySettings(Section):
     )
     file: str = Field(
         default="",
-        description="File for the exporter file: a line of OTLP's JSON for each batch. "
-        "Empty: .copilot/telemetry.jsonl.",
+        description="File of the exporter file: a line of OTLP's JSON per batch. Empty: "
+        ".copilot/telemetry.jsonl.",
     )
     content_form: Literal["structured", "json"] = Field(
         default="structured",
-        description="Format of content on exported spans: structured values, or a JSON string, as "
-        "Arize Phoenix and others require.",
+        description="Form of exported content: structured values, or a JSON string, as Arize "
+        "Phoenix and others require.",
     )
     max_attribute_chars: int = Field(
-        default=0, ge=0, description="Maximum length of exported attributes; 0 for no limit."
+        default=0, ge=0, description="Longest exported attribute; 0 for no limit."
     )
-    max_queue: Count = Field(
-        default=2048, description="Maximum number of queued spans; others are dropped."
-    )
-    export_interval: Seconds = Field(default=5, description="Interval between exports, in seconds.")
+    max_queue: Count = Field(default=2048, description="Most queued spans; others are dropped.")
+    export_interval: Seconds = Field(default=5, description="Seconds between exports.")
     sampler: Literal[
         "parentbased_always_on",
         "parentbased_always_off",
@@ -156,31 +152,31 @@ class TelemetrySettings(Section):
     sampler_argument: str = Field(
         default="",
         pattern=r"^(0|1|0?\.\d+|[01]\.0*|0\.\d+)?$",
-        description="Sampling ratio of the ratio-based samplers, such as 0.1.",
+        description="Ratio of the ratio-based samplers, such as 0.1.",
     )
     service_name: str = Field(
         default="copilot-runtime", min_length=1, description="Service name of exported spans."
     )
     resource_attributes: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
-        default={}, description="Further resource attributes; as JSON in the environment."
+        default={}, description="Further resource attributes."
     )
     log_level: Literal["critical", "error", "warning", "info", "debug"] | None = Field(
         default=None,
-        description="Log level of OpenTelemetry itself. Empty: the server's log level.",
+        description="Log level of OpenTelemetry. Empty: the server's.",
     )
     metrics_endpoint: bool = Field(
         default=True,
-        description="Whether Prometheus may read metrics at /metrics, from this machine.",
+        description="Whether Prometheus may read /metrics, from this machine.",
     )
     metrics_token: Annotated[str, AfterValidator(check_secret)] = Field(
         default="",
-        description="Bearer token with which Prometheus may read metrics from any machine.",
+        description="Bearer token for /metrics from any machine.",
         repr=False,
     )
     receive: Literal["off", "loopback", "token"] = Field(
         default="loopback",
-        description="Who may send spans by OTLP to v1/traces: no client (off), programs on this "
-        "machine (loopback), or clients with the token.",
+        description="Who may send spans by OTLP to v1/traces: no client (off), this machine "
+        "(loopback), or clients with the token.",
     )
     receive_token: Annotated[str, AfterValidator(check_secret)] = Field(
         default="", description="Bearer token of these clients.", repr=False

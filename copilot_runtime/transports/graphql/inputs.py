@@ -242,7 +242,7 @@ def check_inputs(inputs: Mapping[str, Any], *, max_messages: int, max_items: int
             items = cast("list[Any]", value)
             if name == "messages":
                 check_length(items, max_messages)
-            else:
+            elif len(items) > max_items:
                 check_count(len(items), max_items, f"items in {name[:40]!r}")
             found += [(name, item) for item in items if isinstance(item, _NESTED)]
 

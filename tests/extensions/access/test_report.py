@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Settings
+from copilot_runtime.extensions.access.audit.log import AuditLog
 from tests.cli.test_cli import Start, url_in
 from tests.extensions.access.credentials import (
     KEY,
@@ -56,6 +57,59 @@ async def test_everybody_learns_who_they_are_and_what_they_may_do(tmp_path: Path
     assert answer.headers["cache-control"] == "private, no-store"
 
 
+async def test_an_operator_makes_and_revokes_keys_and_deletes_threads_which_the_audit_log_has(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    settings = settings_of(tmp_path, audit={"file": str(log)})
+    async with entering(tmp_path, settings=settings) as server:
+        root = await server.sign_in("api_keys", "root", roles=["operator"])
+        made = await root.ask(
+            "POST", "/access/keys", {"name": "ci", "user": "ann", "expires": "9d"}
+        )
+        ann = server.bearer(made.json()["key"])
+        await ann.run(thread="t1")
+        deleted = await root.ask("DELETE", "/access/users/ann/threads")
+        left = (await ann.ask("GET", "/threads")).json()["threads"]
+        revoked = await root.ask("DELETE", f"/access/keys/{made.json()['prefix']}")
+        after = await ann.ask("GET", "/threads")
+        await server.runtime.get(AuditLog).flush()
+
+    assert (made.status, deleted.json(), left) == (201, {"deleted": 1, "more": False}, [])
+    assert (revoked.json()["state"], after.status) == ("revoked", 401)
+    written = {
+        line["action"]: line.get("reason") for line in map(json.loads, log.read_text().splitlines())
+    }
+    prefix = made.json()["prefix"]
+    assert written["keys.create"].startswith(f"{prefix} (ci) of ann, roles user")
+    assert written["keys.revoke"].startswith(f"{prefix} (ci) of ann")
+    assert written["threads.delete"] == "all of ann"
+    assert made.json()["key"] not in log.read_text()
+
+
+async def test_nobody_makes_a_key_that_may_do_more_than_they_may(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=settings_of(tmp_path)) as server:
+        every = await issue_key(server.keys, "root", roles=["operator"], scopes=["operate"])
+        keeper, ann = server.bearer(every), await server.sign_in("api_keys", "ann")
+        beyond = await keeper.ask("POST", "/access/keys", {"name": "more", "roles": ["reader"]})
+        wrong = [
+            await keeper.ask("POST", "/access/keys", body)
+            for body in ({}, {"name": "x", "roles": "user"}, {"name": "x", "expires": "soon"}, [])
+        ]
+        refused = [
+            await ann.ask("POST", "/access/keys", {"name": "mine"}),
+            await ann.ask("DELETE", f"/access/keys/{every[:20]}"),
+            await ann.ask("DELETE", "/access/users/root/threads"),
+        ]
+        kept = await server.keys.list_keys()
+
+    assert beyond.status == 403
+    assert b"data:read, threads:read" in beyond.body
+    assert [answer.status for answer in wrong] == [400] * 4
+    assert [answer.status for answer in refused] == [403] * 3
+    assert [(key.name, key.revoked_at) for key in kept] == [("root", None), ("ann", None)]
+
+
 async def test_operators_see_keys_roles_and_limits_and_no_secret(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, limits={"tokens_per_user": "10/day"})
     async with entering(tmp_path, settings=settings) as server:
@@ -78,7 +132,7 @@ async def test_all_else_is_for_operators(tmp_path: Path, path: str) -> None:
         user = await server.sign_in("api_keys", "ada")
 
         assert (await user.ask("GET", path)).status == (403 if path == "/access" else 404)
-        assert (await user.ask("POST", path, {})).status == 405
+        assert (await user.ask("POST", path, {})).status == (405 if path == "/access" else 404)
 
 
 async def test_where_nobody_signs_in_whoever_sits_at_the_machine_is_an_operator() -> None:

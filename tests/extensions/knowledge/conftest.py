@@ -23,6 +23,6 @@ def pages(tmp_path: Path) -> Path:
 @pytest.fixture
 async def knowledge(pages: Path) -> AsyncIterator[Knowledge]:
     made = await stocked(pages)
-    made.link = "/graphql/knowledge/resources/"
+    made.path = "/graphql"
     yield made
     await made.aclose()

@@ -167,7 +167,7 @@ class Worlds:
 
 async def build(policy: Policy, resources: list[Resource]) -> Knowledge:
     knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy)
-    knowledge.link = "/graphql/knowledge/resources/"
+    knowledge.path = "/graphql"
     await knowledge.resources.put_many(resources)
     await knowledge.update()
     for user in ("ann", None):

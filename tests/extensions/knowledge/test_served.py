@@ -24,6 +24,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import user_identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.testing import Client
+from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.extensions.knowledge.library import ADA, LIBRARY, library
 from tests.in_one_test import in_one_test
 
@@ -135,6 +136,16 @@ def test_a_link_opens_the_document_at_the_passage(pages: Path) -> None:
         ("", "Ask for a voucher."),
         (' id="here"', "Lockers take a coin."),
     ]
+
+
+def test_a_cited_pdf_opens_at_its_page(pages: Path) -> None:
+    (pages / "guide.pdf").write_bytes(make_pdf("Ask for a voucher.", "Lockers take a coin."))
+    with serve(runtime(library(pages, base="https://mill.example/"))) as client:
+        found = read(client, "/search", params={"q": "lockers coin"})["results"][0]
+        page = client.get(found["url"], headers={"accept": "text/html"}).text
+
+    assert '<h2>Page 2</h2><article id="here">Lockers' in page
+    assert '<a href="https://mill.example/guide.pdf#page=2"' in page
 
 
 @anyio
@@ -613,16 +624,16 @@ def test_a_mounted_runtime_links_below_its_path_and_asks_the_dependencies(pages:
     host = FastAPI()
     knowledge = library(pages)
     runtime(knowledge).mount(host, "/api/copilot", dependencies=[Depends(need_key)])
-    with TestClient(host) as client:
+    with TestClient(host, root_path="/proxy") as client:
         assert client.portal is not None
         client.portal.call(knowledge.update)
-        path = "/api/copilot/knowledge/search"
+        path = "/proxy/api/copilot/knowledge/search"
         refused = client.get(path, params={"q": "dogs"})
         found = client.get(path, params={"q": "dogs wait"}, headers={"key": "open"}).json()
 
         assert refused.status_code == 401
         link = found["results"][0]["url"]
-        assert link.startswith("/api/copilot/knowledge/resources/")
+        assert link.startswith("/proxy/api/copilot/knowledge/resources/")
         assert client.get(link, headers={"key": "open"}).status_code == 200
 
 

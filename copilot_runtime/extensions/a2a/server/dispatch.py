@@ -34,7 +34,17 @@ from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
 
 _MOST_VALUES = 50_000
-"""Maximum number of JSON values in a body: the package needs up to a second for this many."""
+"""Maximum number of JSON values in a body, and of characters in a text outside of the parts of a
+message: the package reads a text that stands for a list or an object character by character, and
+writes it into its errors."""
+
+_TEXTS = {
+    *(("parts", key) for key in ("text", "raw", "url")),
+    *(("content", key) for key in ("text",)),
+    *(("file", key) for key in ("bytes", "uri", "fileWithBytes", "fileWithUri")),
+    *(("file", key) for key in ("file_with_bytes", "file_with_uri")),
+}
+"""The fields of parts that may have a long text, with the field that has the part."""
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -135,6 +145,13 @@ class Dispatcher:
             raise BadRequest(
                 f"A request of A2A may have {_MOST_VALUES} values.", 413, "LIMIT_EXCEEDED"
             )
+        if len(body) > _MOST_VALUES and _has_long_text(_decode(body)):
+            raise BadRequest(
+                f"Only the parts of a message may have texts of more than {_MOST_VALUES} "
+                "characters.",
+                413,
+                "LIMIT_EXCEEDED",
+            )
         response: Response = await endpoint(_JsonRequest(scope, _repeat(body)))
         await self._respond(request, response)
 
@@ -182,6 +199,31 @@ class Dispatcher:
 async def _build_error(error: A2AError | ParseError) -> Response:
     """Return the HTTP+JSON response to an error."""
     raise error
+
+
+def _decode(body: bytes) -> Any:
+    """Return the JSON value of a body, or `None` if it is malformed: the package tells why."""
+    try:
+        return loads(body)
+    except ValueError:
+        return None
+
+
+def _has_long_text(value: Any, key: str = "", parent: str = "") -> bool:
+    """Return `True` if a text outside of the parts and the data of a message is too long."""
+    match value:
+        case str():
+            return len(value) > _MOST_VALUES and (parent, key) not in _TEXTS
+        case list():
+            return any(_has_long_text(item, key, parent) for item in cast("list[Any]", value))
+        case dict() if key not in ("data", "metadata"):
+            members = cast("dict[str, Any]", value).items()
+            return any(
+                len(name) > _MOST_VALUES or _has_long_text(item, name, key)
+                for name, item in members
+            )
+        case _:
+            return False
 
 
 def _read_extensions(headers: Mapping[str, str]) -> set[str]:

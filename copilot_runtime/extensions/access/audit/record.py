@@ -42,7 +42,7 @@ class RequestAudit(RequestPolicy):
             return
         identity = request.caller.identity
         who = describe_identity(identity, request.caller.user)
-        reason = "" if error is None else _describe(error)
+        reason = request.subject if error is None else _describe(error)
         if isinstance(error, Unauthorized):
             address = find_address(request, self._proxies)
             who = {**describe_identity(error.identity, None), "address": address}

@@ -1,7 +1,6 @@
 """The commands `copilot-runtime operate keys`: create, list and revoke API keys."""
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
@@ -29,12 +27,6 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", help="Store, such as sqlite:access.db; default: api_keys.store."),
 ]
-
-_SPAN = re.compile(r"(?P<count>[1-9]\d{0,4})(?P<unit>[hdwy])")
-_UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
-_LONGEST_NAME = 100
-_LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
-"""The latest date that `list` can show."""
 
 
 @keys.callback()
@@ -89,30 +81,20 @@ def create(
 
     --role and --scope may be given several times. Only the key is written to stdout.
     """
-    from copilot_runtime.extensions.access.api_keys.key import ApiKey, generate_key
+    from copilot_runtime.extensions.access.api_keys.issue import NewKey, describe_rights, make_key
 
     settings = load_command_settings(program, config, has_notice=store is None)
-    secret = generate_key()
     now = time.time()
-    _check(name, user, tenant, role or [], scope or [], settings)
-    key = ApiKey(
-        id=secret.id,
-        name=name,
-        user=user or f"key:{secret.id}",
-        tenant=tenant,
-        roles=tuple(role or settings.access.default_roles),
-        scopes=tuple(scope) if scope else None,
-        created_at=now,
-        expires_at=None if expires is None else _read_end(expires, now),
-        salt=secret.salt,
-        hash=secret.hash,
+    new = NewKey(
+        name=name, user=user, tenant=tenant, roles=role or [], scopes=scope, expires=expires
     )
+    key, secret = make_key(settings, new, now)
     _run(settings, store, lambda keys: keys.add(key))
-    record_command(settings, "keys.create", _describe_rights(key))
+    record_command(settings, "keys.create", describe_rights(key))
     if as_json:
-        show_json({"key": secret.text, **_encode(key, now)})
+        show_json({"key": secret, **_encode(key, now)})
         return
-    typer.echo(secret.text)
+    typer.echo(secret)
     typer.echo("Keep it now: it is not shown again.", err=True)
     typer.echo(f"Servers find it in {_describe_place(settings, store)}.", err=True)
     if "api_keys" not in settings.access.authenticate:
@@ -177,14 +159,16 @@ def revoke(
     copilot-runtime operate keys revoke ci
     """
 
+    from copilot_runtime.extensions.access.api_keys.issue import describe_rights, find_key
+
     async def work(keys: "KeyStore") -> "ApiKey":
-        found = _find(await keys.list_keys(), key)
+        found = find_key(await keys.list_keys(), key)
         await keys.revoke(found.id, time.time())
         return found
 
     settings = load_command_settings(program, config, has_notice=store is None)
     found = _run(settings, store, work)
-    record_command(settings, "keys.revoke", _describe_rights(found))
+    record_command(settings, "keys.revoke", describe_rights(found))
     was = "was revoked before" if found.revoked_at is not None else "is revoked"
     typer.echo(f"{found.prefix} ({found.name}) {was}.")
 
@@ -212,96 +196,6 @@ def _describe_place(settings: "Settings", store: str | None) -> str:
     if store or settings.api_keys.store:
         return f"the database of {'--store' if store else 'api_keys.store'}"
     return "the database of the threads"
-
-
-def _describe_rights(key: "ApiKey") -> str:
-    """Return the owner, roles and scopes of a key in a line for the audit log."""
-    tenant = f", tenant {key.tenant}" if key.tenant else ""
-    scopes = "all" if key.scopes is None else ",".join(key.scopes)
-    return (
-        f"{key.prefix} ({key.name}) of {key.user}{tenant}, roles {','.join(key.roles) or 'none'}, "
-        f"scopes {scopes}, expires {_format_time(key.expires_at) or 'never'}"
-    )
-
-
-def _find(keys: "Any", text: str) -> "ApiKey":
-    """Return the key with a prefix or name. Raises `NotFound`, also if a name is ambiguous."""
-    prefix = "_".join(text.split("_")[:2])  # `text` may be a whole key
-    found = [key for key in keys if prefix in (key.prefix, key.id)]
-    found = found or [key for key in keys if key.name == text and key.revoked_at is None]
-    if not found:
-        name = prefix if text.startswith("cpk_") else text
-        raise NotFound(
-            f"There is no key {name[:100]!r}: `copilot-runtime operate keys list --all` shows all."
-        )
-    if len(found) > 1:
-        raise NotFound(
-            f"{len(found)} keys are called {text!r}. Write which: "
-            f"{', '.join(key.prefix for key in found)}."
-        )
-    return found[0]
-
-
-def _check(
-    name: str,
-    user: str | None,
-    tenant: str,
-    roles: list[str],
-    scopes: list[str],
-    settings: "Settings",
-) -> None:
-    """Raise `ConfigurationFailed` for values of a key that could not be used."""
-    from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
-    from copilot_runtime.base.errors import Misuse
-    from copilot_runtime.config.sections import ROLES, check_scopes
-    from copilot_runtime.threads.validation import check_id, check_owner
-
-    if not name.strip() or len(name) > _LONGEST_NAME or name.startswith("cpk_"):
-        raise ConfigurationFailed(
-            f"{name[:60]!r} cannot be the name of a key.",
-            hint=f"Write what it is for, such as ci: at most {_LONGEST_NAME} characters.",
-        )
-    every = {**ROLES, **settings.access.roles}
-    if missing := [role for role in roles if role not in every]:
-        raise ConfigurationFailed(
-            f"There is no role {missing[0]!r}.", hint=f"There are {', '.join(every)}."
-        )
-    if tenant and not is_tenant(tenant):
-        raise ConfigurationFailed(
-            f"{tenant[:60]!r} cannot be a tenant.", hint="It has letters, digits and . _ -"
-        )
-    try:
-        check_scopes(scopes)
-        check_id("name", name)
-        check_owner("user", Identity(user=user or "-", tenant=tenant).owner or "")
-    except (Misuse, ValueError) as error:
-        raise ConfigurationFailed(f"The key was not made: {error}.") from None
-    if user == "" or (user or "").startswith((TENANT_PREFIX, "service:", "key:")):
-        raise ConfigurationFailed(
-            f"{user!r} cannot be a user.", hint="Leave --user out for a key that is its own user."
-        )
-
-
-def _read_end(text: str, now: float) -> float:
-    """Parse an expiry into seconds since 1970. Raises `ConfigurationFailed`."""
-    if found := _SPAN.fullmatch(text):
-        end = now + int(found["count"]) * _UNITS[found["unit"]]
-    else:
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise ConfigurationFailed(
-                f"{text!r} is no end.",
-                hint="Write 12h, 90d, 8w, 1y, or a date such as 2027-01-31.",
-            ) from None
-        end = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if end <= now:
-        raise ConfigurationFailed(f"{text!r} is over.", hint="Write an end that is to come.")
-    if end > _LATEST:
-        raise ConfigurationFailed(
-            f"{text!r} is later than any date.", hint="Leave --expires out for a key without end."
-        )
-    return end
 
 
 def _encode(key: "ApiKey", now: float) -> dict[str, Any]:

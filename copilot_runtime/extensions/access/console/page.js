@@ -1,9 +1,21 @@
-/* The page Access: the caller's identity, and, for operators, all permissions. */
+/* The page Access: the caller's identity, and, for operators, all permissions, keys and threads of users. */
 
 let keys = [];
+let mayChange = false;  // whether the user has the scope operate
 
-async function get(path) {
-  return (await fetchData(`/access${path}`)).json();
+async function ask(path, method = "GET", sent = undefined) {
+  return (await fetchData(`/access${path}`, "application/json", undefined, sent, method)).json();
+}
+
+/* A button that acts at the second click, as what it does cannot be undone. */
+function sureButton(label, question, act) {
+  const made = Object.assign(element("button", label, "danger"), { type: "button" });
+  made.onblur = () => { made.textContent = label; };
+  made.onclick = () => {
+    if (made.textContent === label) made.textContent = question;
+    else attempt(act);
+  };
+  return made;
 }
 
 function showPairs(list, pairs) {
@@ -13,7 +25,10 @@ function showPairs(list, pairs) {
 
 function row(cells, className = "") {
   const made = element("tr", "", className);
-  made.append(...cells.map((cell) => element("td", cell)));
+  for (const cell of cells) {
+    const place = made.appendChild(element("td", cell instanceof Node ? "" : cell));
+    if (cell instanceof Node) place.append(cell);
+  }
   return made;
 }
 
@@ -54,6 +69,9 @@ function showServer(server) {
   $("role-head").replaceChildren(element("th", "Role"), ...heads);
   $("roles").replaceChildren(...Object.entries(server.roles).map(([name, allowed]) =>
     row([name, ...scopes.map((scope) => (allowed.includes(scope) ? "yes" : "–"))])));
+  $("key-role").replaceChildren(element("option", ""), ...Object.keys(server.roles).map((name) => element("option", name)));
+  $("new-key").hidden = !mayChange || !server.ways.includes("api_keys");
+  $("threads-box").hidden = !mayChange;
   keys = server.keys;
   $("keys-title").textContent = server.key_count > keys.length ? `API keys: the newest ${formatAmount(keys.length)} of ${formatAmount(server.key_count)}` : "API keys";
   showKeys();
@@ -69,26 +87,57 @@ function showKeys() {
   $("keys").replaceChildren(...shown.map((key) => row([
     key.prefix, key.name, key.tenant ? `${key.user} (${key.tenant})` : key.user, key.roles.join(", "),
     key.scopes == null ? "all" : key.scopes.join(", ") || "none",
-    formatMoment(key.expires_at), formatMoment(key.used_at), key.state,
+    formatMoment(key.expires_at), formatMoment(key.used_at), key.state === "active" && mayChange ? sureButton("Revoke", "Really revoke?", () => revoke(key)) : key.state,
   ], key.state === "active" ? "" : "inactive")));
+}
+
+async function revoke(key) {
+  Object.assign(key, await ask(`/keys/${key.prefix}`, "DELETE"));
+  showKeys();
+}
+
+async function createKey() {
+  const { name, user, role, expires } = Object.fromEntries(new FormData($("new-key")));
+  const made = await ask("/keys", "POST", { name, ...(user && { user }), ...(role && { roles: [role] }), ...(expires && { expires }) });
+  keys.push(made);
+  $("new-key").reset();
+  $("made").hidden = false;
+  $("made-key").textContent = made.key;
+  delete made.key;
+  showKeys();
+}
+
+async function deleteThreads() {
+  const owner = $("owner").value.trim(), path = `/users/${encodeURIComponent(owner)}/threads`;
+  let deleted = 0;
+  for (let more = Boolean(owner); more;) {
+    const done = await ask(path, "DELETE");
+    deleted += done.deleted;
+    more = done.more;
+    $("deleted").textContent = `${formatCount(deleted)} deleted${more ? " …" : ""}`;
+  }
 }
 
 /* Clears the page: another user may see less. */
 function clear() {
   keys = [];
-  for (const box of ["me-box", "hint", "server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = true;
+  for (const box of ["me-box", "hint", "server-box", "roles-box", "keys-box", "limits-box", "threads-box", "made"]) $(box).hidden = true;
   for (const part of ["me", "my-limit-rows", "server", "roles", "keys", "limits"]) $(part).replaceChildren();
   $("status").textContent = "";
 }
 
 async function start() {
-  const me = await get("/whoami");
+  const me = await ask("/whoami");
+  mayChange = me.scopes.includes("operate");
   showMe(me);
   $("hint").hidden = me.is_operator;
-  if (me.is_operator) showServer(await get(""));
+  if (me.is_operator) showServer(await ask(""));
 }
 
 $("all-keys").onchange = showKeys;
+$("new-key").onsubmit = (event) => { event.preventDefault(); attempt(createKey); };
+$("copy-key").onclick = () => copyText($("made-key").textContent, $("copy-key"));
+$("delete-threads").append(sureButton("Delete all threads", "Really delete them?", deleteThreads));
 onUser = () => {
   clear();
   attempt(start);

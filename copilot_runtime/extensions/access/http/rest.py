@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from copilot_runtime.transports.rest_route import declare_routes
+from copilot_runtime.extensions.access.api_keys.issue import NewKey
+from copilot_runtime.transports.rest_route import declare_routes, describe_body
 
 
 class LimitStatusModel(BaseModel):
@@ -59,6 +60,13 @@ class AccessModel(BaseModel):
     key_count: int = Field(examples=[1])
 
 
+class DeletedModel(BaseModel):
+    """How many threads were deleted, and whether there are more: then ask again."""
+
+    deleted: int = Field(examples=[200])
+    more: bool = Field(examples=[True])
+
+
 @declare_routes("access", "/access")
 def rest_routes(routes: APIRouter) -> None:
     """Declare the routes of access."""
@@ -70,3 +78,20 @@ def rest_routes(routes: APIRouter) -> None:
     @routes.get("/whoami", response_model=WhoamiModel)
     async def whoami() -> None:
         """Answer with who asks, what they may do, and how much of their limits is used."""
+
+    @routes.post(
+        "/keys",
+        status_code=201,
+        response_model=dict[str, Any],
+        openapi_extra=describe_body(NewKey),
+    )
+    async def create_key() -> None:
+        """Make an API key, whose text is in `key` and is not shown again. Needs `operate`."""
+
+    @routes.delete("/keys/{key}", response_model=dict[str, Any])
+    async def revoke_key(key: str) -> None:
+        """Revoke the API key with this prefix. Needs `operate`."""
+
+    @routes.delete("/users/{owner}/threads", response_model=DeletedModel)
+    async def delete_threads(owner: str) -> None:
+        """Delete at most 200 threads of a user, and stop what runs there. Needs `operate`."""

@@ -77,7 +77,7 @@ class AnswerView:
         for chart in answer.list(CHART):
             self._print_chart(chart, png if chart is answer.find(CHART) else None)
         for download in answer.list(DOWNLOAD) if self._base_url else ():
-            url = f"{self._base_url}/{get_text(download, 'url')}"
+            url = f"{self._base_url}/{_write_path(download)}"
             typer.echo(f"\nDownload {clean_text(get_text(download, 'filename'))}: {url}")
         if answer.trust:
             names = dict.fromkeys(
@@ -368,7 +368,11 @@ class _Session:
 
     async def _read_file(self, download: JsonObject) -> bytes:
         async with aclosing(AnalystClient(self._client.url, self._options.headers)) as client:
-            return await client.read(get_text(download, "url"))
+            return await client.read(_write_path(download))
+
+
+def _write_path(download: JsonObject) -> str:
+    return f"analyst/downloads/{get_text(download, 'id')}"
 
 
 def _build_call(question: Interrupt) -> ActionExecutionMessage:

@@ -23,7 +23,7 @@ function drawChart(chart) {
   const box = element("figure", "", "chart"), image = element("img");
   image.alt = chart.title || "Chart";
   box.append(image);
-  const load = () => loadImage(chart.png_url).then((data) => { image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
+  const load = () => loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
   themeListeners.add(load);
   load();
   return box;
@@ -39,7 +39,7 @@ function formatUntil(milliseconds) {
 function drawDownload(download) {
   const box = element("p", "", "buttons"), button = element("button", `Download ${download.filename}`);
   button.type = "button";
-  button.onclick = () => attempt(() => saveDownload(download.url, download.filename));
+  button.onclick = () => attempt(() => saveDownload(pathOf("downloads", download.id), download.filename));
   box.append(button, element("small", `${countRows(download.row_count)}, until ${formatUntil(Date.parse(download.expires_at))}`, "note"));
   return box;
 }

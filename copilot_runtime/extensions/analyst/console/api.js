@@ -36,8 +36,8 @@ async function ask(question, listen, signal) {
 }
 
 /* Returns an image of the server as a data URL: the page may show no other images. */
-async function loadImage(url) {
-  const blob = await (await fetchData(`/${url}?theme=${themeOfPage()}`, "image/png")).blob();
+async function loadImage(path) {
+  const blob = await (await fetchData(`${path}?theme=${themeOfPage()}`, "image/png")).blob();
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
@@ -47,9 +47,9 @@ async function loadImage(url) {
 }
 
 /* Downloads a file from the server. */
-async function saveDownload(url, name) {
+async function saveDownload(path, name) {
   const link = element("a");
-  link.href = URL.createObjectURL(await (await fetchData(`/${url}`, "*/*")).blob());
+  link.href = URL.createObjectURL(await (await fetchData(path, "*/*")).blob());
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

@@ -67,9 +67,18 @@ class AnalystEndpoint(Transport):
             await self._answer(request, self._access)
             return
         values = dict(parse_qsl(request.query_string, keep_blank_values=True))
-        viewer = await self._access.identify(request.caller, values.get("agent", ""))
         parts = [unquote(part) for part in request.path.split("/")[1:]]
-        await Resources(request, viewer, values).respond(parts)
+        names = [values.get("agent", "")]
+        if names == [""] and parts[:1] in (["charts"], ["downloads"]):  # of whichever analyst
+            names = [*await self._access.find_agents(request.caller)] or names
+        for name in names:
+            viewer = await self._access.identify(request.caller, name)
+            try:
+                await Resources(request, viewer, values).respond(parts)
+                return
+            except NotFound:
+                if name == names[-1]:
+                    raise
 
     async def _answer(self, request: Request, access: AnalystAccess) -> None:
         if last_id := request.headers.get("last-event-id", ""):

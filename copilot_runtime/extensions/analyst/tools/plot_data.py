@@ -115,11 +115,13 @@ async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
     plotly = _build_plotly(data, table, arguments)
     # Plotly is large: the first import takes a second, so it runs in a thread
     await asyncio.to_thread(validate_plotly, plotly)
+    id = secrets.token_urlsafe(_ID_BYTES)
     chart = Chart(
-        id=secrets.token_urlsafe(_ID_BYTES),
+        id=id,
         title=title,
         plotly=plotly,
         vega_lite=build_vega_lite(data),
+        url=session.services.charts.write_url(f"{id}.png"),
     )
     await session.services.charts.add(chart.id, chart, session.scope)
     return ToolResult(

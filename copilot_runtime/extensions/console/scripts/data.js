@@ -1,11 +1,10 @@
 /* Shared by the data pages: requests with the credentials of the user, and error messages. */
 
-/* Fetches a path; with a body, sends it as JSON by POST. */
-async function fetchData(path, accept = "application/json", signal = undefined, sent = undefined) {
+/* Fetches a path; with a body, sends it as JSON by POST unless another method is named. */
+async function fetchData(path, accept = "application/json", signal = undefined, sent = undefined, method = sent === undefined ? "GET" : "POST") {
   const headers = { accept };
-  const posted = sent === undefined ? {} : { method: "POST", body: JSON.stringify(sent) };
   if (sent !== undefined) headers["content-type"] = "application/json";
-  const response = await fetchAuthorized(path, { headers, signal, ...posted });
+  const response = await fetchAuthorized(path, { headers, signal, method, body: sent && JSON.stringify(sent) });
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
   const words = answer.message ?? answer.error ?? `The server answered ${response.status}.`;

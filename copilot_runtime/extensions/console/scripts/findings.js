@@ -30,8 +30,8 @@ function drawThoughts(node, title, { thoughts = [], is_done }) {
 }
 
 /* An image from the server, as a blob: the page's policy forbids other images. */
-async function loadPicture(url) {
-  const picture = await (await request("GET", `/${url}?theme=${themeOfPage()}`)).blob();
+async function loadPicture(id) {
+  const picture = await (await request("GET", `/analyst/charts/${id}.png?theme=${themeOfPage()}`)).blob();
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
@@ -40,7 +40,7 @@ async function loadPicture(url) {
   });
 }
 
-function drawChart(node, title, { id, title: words, png_url: url }) {
+function drawChart(node, title, { id, title: words }) {
   title.replaceChildren(element("b", "", "Chart"), element("span", "brief", words));  // the image has its title
   const look = `${id} ${themeOfPage()}`;
   if (node.chart === look) return;
@@ -48,7 +48,7 @@ function drawChart(node, title, { id, title: words, png_url: url }) {
   const image = element("img", "chart");
   image.alt = words || "Chart";
   node.replaceChildren(title, image);
-  loadPicture(url).then((data) => { image.src = data; }, () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
+  loadPicture(id).then((data) => { image.src = data; }, () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
 }
 
 themeListeners.add(() => {
@@ -62,10 +62,10 @@ function drawTable(node, title, { title: words, columns = [], rows = [], total_r
   node.replaceChildren(title, tableOf(columns.map((column) => column.name), rows.slice(0, MOST_ROWS)));
 }
 
-function drawDownload(node, title, { url, filename, row_count: rows = 0 }) {
+function drawDownload(node, title, { id, filename, row_count: rows = 0 }) {
   const get = button(`Download ${filename}`, async () => {
     try {
-      const save = element("a"), file = await (await request("GET", `/${url}`)).blob();
+      const save = element("a"), file = await (await request("GET", `/analyst/downloads/${id}`)).blob();
       save.href = URL.createObjectURL(file);
       save.download = filename;
       save.click();

@@ -16,9 +16,9 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     FOLDER,
     check_uri,
     identify_file,
+    name_file,
     strip_namespace,
 )
-from copilot_runtime.extensions.knowledge.ingestion.sources import name_file
 from copilot_runtime.extensions.knowledge.policies import (
     OWNERS_ONLY,
     Explanation,

@@ -10,6 +10,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from copilot_runtime.base.errors import NotFound
+from copilot_runtime.extensions.knowledge.identifiers import name_file, read_name
 from copilot_runtime.extensions.knowledge.ingestion.documents import MOST_BYTES
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
@@ -133,7 +134,7 @@ def discover_sources(
             found = {source.name: source for source in walk} | found
         elif path.is_file():
             discovery.files.add(name)
-            address = addresses.get(name, _readable(path.name))
+            address = addresses.get(name, read_name(path.name))
             found.setdefault(name, Source(name, address, path))
         elif glob.has_magic(str(item)):
             discovery.patterns.add(name)
@@ -148,7 +149,7 @@ def discover_sources(
                     discovery.skipped.add(name_file(link))
                 elif file.is_file():
                     file_name = name_file(file)
-                    address = _readable(file.relative_to(start).as_posix())
+                    address = read_name(file.relative_to(start).as_posix())
                     address = addresses.get(file_name, address)
                     found.setdefault(file_name, Source(file_name, address, file))
         elif name in addresses:
@@ -178,13 +179,13 @@ def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) ->
             with os.scandir(root / folder) as entries:
                 found = [*entries]
         except OSError as error:
-            discovery.note_unreadable(_readable(f"{prefix}{folder}").removesuffix(os.sep), error)
+            discovery.note_unreadable(read_name(f"{prefix}{folder}").removesuffix(os.sep), error)
             continue
         for entry in found:
             if entry.name.startswith("."):
                 continue
             below = f"{folder}{entry.name}"
-            address = _readable(below)
+            address = read_name(below)
             is_link = entry.is_symlink()
             if is_link and _find_way_out(root / below, root):
                 discovery.skipped.add(prefix + address)
@@ -229,15 +230,3 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     if pattern[0] == "**":
         return any(_matches(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
     return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
-
-
-def name_file(path: Path) -> str:
-    """Return the name of a file as `Source.name` has it."""
-    absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links are names of their own
-    relative = os.path.relpath(absolute)
-    return _readable(absolute if Path(relative).parts[:1] == ("..",) else relative)
-
-
-def _readable(name: str) -> str:
-    """Return the name of a file as text, replacing undecodable bytes."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from copilot_runtime.extensions.knowledge.access import AccessAction
-from copilot_runtime.extensions.knowledge.ingestion.sources import name_file
+from copilot_runtime.extensions.knowledge.identifiers import name_file
 from copilot_runtime.extensions.knowledge.policies.policy import (
     PolicyProblem,
     PolicyUnreadable,

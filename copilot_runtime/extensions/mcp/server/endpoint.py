@@ -15,6 +15,8 @@ from starlette.types import Message, Receive
 
 from copilot_runtime.api.bus import PeerLost
 from copilot_runtime.base.errors import Interrupted
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.mcp.server.server import CALLER, build_server
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.runtime.conversations import Conversations
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-_LARGEST = 16 * 1024
-"""Maximum size of a message about sessions, in bytes. Larger ones neither start a session nor
-cancel a call."""
+_LARGEST = 64 * 1024
+"""Maximum size of a message without the arguments of its tool, in bytes. The package writes what it
+refuses into its errors, and compares every value of the other fields with the protocol."""
 
 
 class McpEndpoint(Transport):
@@ -76,13 +78,21 @@ class McpEndpoint(Transport):
                 await self._cancel(request)
                 await request.respond_json(200, {})
             case _:  # the server sends no messages other than responses
-                await request.respond_json(405, _REFUSAL, {"allow": "POST, DELETE"})
+                refusal = _write_error(-32000, "Method Not Allowed: requests are sent by POST.")
+                await request.respond_json(405, refusal, {"allow": "POST, DELETE"})
 
     async def _answer(self, manager: "StreamableHTTPSessionManager", request: Request) -> None:
         body = await request.body()
-        request.check_json(body)
         headers = [*request.response_headers]
-        match _read_message(body):
+        try:
+            message = await request.json()
+        except ValueError:
+            await request.respond_json(400, _write_error(-32700, "Parse error"))
+            return
+        if not _is_message(message, len(body)):
+            await request.respond_json(400, _write_error(-32600, _INVALID))
+            return
+        match message:
             case {"method": "initialize"}:
                 headers.append((SESSION.encode(), uuid4().hex.encode()))
             case {
@@ -122,21 +132,31 @@ class McpEndpoint(Transport):
             self._manager = None
 
 
-_REFUSAL = {
-    "jsonrpc": "2.0",
-    "id": None,
-    "error": {"code": -32000, "message": "Method Not Allowed: requests are sent by POST."},
-}
+_INVALID = (
+    "The body is not one request or notification of JSON-RPC, or has more than "
+    f"{_LARGEST:,} bytes without the arguments of its tool."
+)
 
 
-def _read_message(body: bytes) -> Any:
-    """Return the decoded message of a short body, or None if it is long or malformed."""
-    from pydantic_core import from_json
+def _write_error(code: int, message: str) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
-    try:
-        return from_json(body) if len(body) <= _LARGEST else None
-    except ValueError:  # the package's requirement
-        return None
+
+def _is_message(message: Any, size: int) -> bool:
+    """Return `True` for a request or notification of JSON-RPC that the package reads quickly."""
+    match message:
+        case {"jsonrpc": "2.0", "method": str(method)}:
+            params: Any = message.get("params")
+        case _:
+            return False
+    if type(message.get("id", 0)) not in (int, str) or not isinstance(params, dict | None):
+        return False
+    if size <= _LARGEST:
+        return True
+    rest = {**message}
+    if method == "tools/call" and params and isinstance(params.get("arguments"), dict):
+        rest["params"] = {**params, "arguments": {}}
+    return len(dumps(rest)) <= _LARGEST
 
 
 def _repeat(body: bytes, request: Request) -> Receive:

@@ -48,11 +48,9 @@ export function ChartCard({ chart }: { chart: Chart }) {
               {isTable ? "Chart" : "Numbers"}
             </button>
           )}
-          {chart.png_url && (
-            <a href={urlOf(chart.png_url)} download={`${chart.title}.png`}>
-              PNG
-            </a>
-          )}
+          <a href={urlOf(`analyst/charts/${chart.id}.png`)} download={`${chart.title}.png`}>
+            PNG
+          </a>
         </span>
       </figcaption>
       {error && <p className="quiet nothing">This chart cannot be drawn. {error}</p>}

@@ -19,7 +19,7 @@ export function DownloadCard({ download }: { download: Download }) {
         </span>
       </p>
       {!isOver && (
-        <a className="primary" href={urlOf(download.url)} download={download.filename}>
+        <a className="primary" href={urlOf(`analyst/downloads/${download.id}`)} download={download.filename}>
           Download
         </a>
       )}

@@ -1,4 +1,4 @@
 import { runtimeUrl } from "../runtime";
 
-/** The address of what the analyst serves: it names it relative to the runtime. */
-export const urlOf = (path: string) => `${runtimeUrl.replace(/\/$/, "")}/${path.replace(/^\//, "")}`;
+/** The URL of a resource of the analyst, whose path is relative to the runtime. */
+export const urlOf = (path: string) => `${runtimeUrl.replace(/\/$/, "")}/${path}`;

@@ -28,7 +28,6 @@ export const chart = z.object({
   id: z.string(),
   title: z.string(),
   vega_lite: z.record(z.unknown()),
-  png_url: z.string().nullish(),
 });
 
 export const download = z.object({
@@ -38,7 +37,6 @@ export const download = z.object({
   row_count: z.number(),
   columns: z.array(z.string()),
   expires_at: z.string(),
-  url: z.string(),
 });
 
 const fix = z.object({

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
 from copilot_runtime.adapters.scripted import call, say
-from tests.extensions.analyst.http.server import serve
+from tests.extensions.analyst.http.server import LOCAL, build_runtime, serve
 
 BOB = {"x-user": "bob"}
 
@@ -27,12 +30,33 @@ def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     get = call("download_data", {"sql": sql, "format": "csv", "filename": "mine"})
     with serve(tmp_path, get, say("Here it is.")) as client:
         body = client.post("/copilot/chat", json={"message": "Give me a file"}).json()
-        url = f"/graphql/{body['download']['url']}"
+        url = body["download"]["url"]
         file, stranger = client.get(url), client.get(url, headers=BOB)
 
     assert file.text.split() == ["city,amount", "Oslo,10", "Oslo,20"]
     assert 'filename="mine.csv"' in file.headers["content-disposition"]
     assert stranger.status_code == 404
+
+
+def test_charts_and_files_of_a_mounted_application_have_its_prefix(tmp_path: Path) -> None:
+    columns = {"chart_type": "bar", "x_column": "city", "y_column": "amount"}
+    draw = call("plot_data", {"sql": "SELECT city, amount FROM orders", **columns})
+    save = call("download_data", {"sql": "FROM orders", "format": "csv", "filename": "all"})
+    outer = FastAPI()
+    outer.mount("/api", build_runtime(tmp_path, draw, save, say("Both are below.")).app())
+    with TestClient(outer, LOCAL, headers={"x-user": "ann"}, root_path="/proxy") as client:
+        question = {"message": "Plot the amounts, and save them"}
+        body = client.post("/proxy/api/copilot/chat", json=question).json()
+        urls = [body["chart"]["png_url"], body["download"]["url"]]
+        codes = [client.get(url).status_code for url in urls]
+
+    assert (codes, [url.rpartition("/")[0] for url in urls]) == (
+        [200, 200],
+        ["/proxy/api/graphql/analyst/charts", "/proxy/api/graphql/analyst/downloads"],
+    )
+    assert all(
+        url in one["text"] for url, one in zip(urls, (body["chart"], body["download"]), strict=True)
+    )
 
 
 def test_memory_is_read_changed_and_forgotten_by_its_owner(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def test_one_answer_without_a_stream(tmp_path: Path) -> None:
     with serve(tmp_path, CHART, say("See the chart.")) as client:
         body = client.post("/copilot/chat", json={"message": "Plot amounts by city"}).json()
         chart = body["chart"]
-        image = client.get(f"/graphql/{chart['png_url']}")
-        stranger = client.get(f"/graphql/{chart['png_url']}", headers={"x-user": "bob"})
+        image = client.get(chart["png_url"])
+        stranger = client.get(chart["png_url"], headers={"x-user": "bob"})
 
     assert body["response"] == "See the chart."
     assert body["thoughts_count"] == len(body["thoughts"])

@@ -82,7 +82,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def _list_urls(value: Any) -> Iterator[str]:
-    """Yield what a body names below `analyst/`."""
+    """Yield what a body names below the URL of the runtime."""
     match value:
         case dict():
             for item in value.values():
@@ -90,8 +90,8 @@ def _list_urls(value: Any) -> Iterator[str]:
         case list():
             for item in value:
                 yield from _list_urls(item)
-        case str() if value.startswith("analyst/"):
-            yield value
+        case str() if value.startswith(prefix := f"{BASE}/"):
+            yield value.removeprefix(prefix)
         case _:
             pass
 
@@ -203,7 +203,7 @@ def test_any_server_gives_a_file_and_a_chart_to_their_owner_alone(
 ) -> None:
     first, second = servers
     found = first.post("/copilot/chat", json={"message": "Give me a file"}).json()
-    file = f"/graphql/{found['download']['url']}"
+    file = found["download"]["url"]
     found = first.post("/copilot/chat", json={"message": "Draw it"}).json()
     chart = f"/graphql/analyst/charts/{found['chart']['id']}.json"
 

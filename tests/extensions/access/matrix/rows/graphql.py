@@ -38,6 +38,7 @@ GRAPHQL_ROWS: Mapping[str, Row] = {
     "query plan": gql(
         "query($id: String!) { plan(id: $id) { request status } }", "plan", id="<plan>"
     ),
+    "query knowledgeSources": gql("{ knowledgeSources { name message } }"),
     "query resources": gql("{ resources(limit: 100) { resources { id } total } }", ""),
     "query resource": gql(
         "query($id: String!) { resource(id: $id) { title content } }", id="<upload>"

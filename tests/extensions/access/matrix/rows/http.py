@@ -36,7 +36,7 @@ def mcp(method: str, shows: str = "", **params: Any) -> Row:
 
 
 PAGES = (
-    *("/", "/access", "/data", "/knowledge", "/plans", "/sandbox", "/traces"),
+    *("/", "/access", "/data", "/knowledge", "/plans", "/sandbox", "/traces", "/widget.js"),
     *("/docs", "/openapi.json"),
 )
 _HEALTH = [
@@ -92,8 +92,6 @@ HTTP_ROWS: Mapping[str, Row] = {
     ),
     "DELETE memories/{memory}": Row(http("DELETE", "memories/<fact>"), changes=True),
     "POST memories/subscribe": post("memories/subscribe", {}),
-    "ANY memories": get("memories", "fact"),
-    "ANY memories/{rest:path}": get("memories/<fact>"),
     "POST a run": post("", RUN, changes=True),
     "POST agent/{agent}/run": post("agent/default/run", RUN, changes=True),
     "POST agent/{agent}/ask": post("agent/default/ask", RUN),
@@ -144,6 +142,13 @@ HTTP_ROWS: Mapping[str, Row] = {
     # access, events, traces
     "GET access": get("access", kind="operator"),
     "GET access/whoami": get("access/whoami"),
+    "POST access/keys": post("access/keys", {"name": "new"}, kind="operator", changes=True),
+    "DELETE access/keys/{key}": Row(
+        http("DELETE", "access/keys/cpk_0"), kind="operator", changes=True
+    ),
+    "DELETE access/users/{owner}/threads": Row(
+        http("DELETE", "access/users/nobody/threads"), kind="operator", changes=True
+    ),
     "GET events": get("events?limit=100", accept="application/json"),
     "POST events": post("events", EVENT, changes=True),
     "GET traces": get("traces?limit=200", kind="operator"),

@@ -1,0 +1,90 @@
+"""The widget: a chat that a page of another site gets with one script element."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from playwright.async_api import Browser, Page, expect
+
+from copilot_runtime import CopilotRuntime
+from copilot_runtime.extensions.settings import Settings
+from tests.browser.console import HeldAdapter, a_runtime, opened, served
+from tests.browser.test_console import BOOKING, ScriptedAgent
+from tests.browser.test_markdown import HOSTILE
+from tests.wire_agui.server import serving
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def shop(
+    browser: Browser, runtime: CopilotRuntime, attributes: str = ""
+) -> AsyncGenerator[Page, None]:
+    """Open a page of another origin, whose policy permits the server and nothing else."""
+    site = FastAPI()
+    async with served(runtime) as url:
+
+        @site.get("/")
+        def show() -> HTMLResponse:
+            policy = f"default-src 'none'; script-src {url}; connect-src {url}"
+            headers = {"content-security-policy": policy}
+            script = f'<script src="{url}widget.js" {attributes}></script>'
+            return HTMLResponse(f"<title>Shop</title>{script}", headers=headers)
+
+        async with serving(site) as port, opened(browser) as context:
+            page = await context.new_page()
+            await page.goto(f"http://127.0.0.1:{port}/")
+            yield page
+            await page.close()
+
+
+async def ask(page: Page, words: str) -> None:
+    await page.get_by_label("Message").fill(words)
+    await page.get_by_label("Message").press("Enter")
+
+
+async def test_a_page_without_react_has_a_chat_that_lasts_over_a_reload(browser: Browser):
+    adapter = HeldAdapter("**Ahoy**", " from [the log](/log).")
+    async with shop(browser, a_runtime(adapter)) as page:
+        await page.get_by_role("button", name="Chat").click()
+        await ask(page, "hello")
+        adapter.say_one()
+        await expect(page.locator(".assistant strong")).to_have_text("Ahoy")
+        adapter.say_one()
+        await expect(page.get_by_role("link", name="the log")).not_to_have_attribute("href", "/log")
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+
+        await page.reload()
+        await page.get_by_role("button", name="Chat").click()
+        await expect(page.locator(".user")).to_have_text("hello")
+        await expect(page.locator(".assistant")).to_have_text("Ahoy from the log.")
+
+
+async def test_a_widget_asks_for_approval_and_stops_an_answer(browser: Browser):
+    agents = {"booker": ScriptedAgent(BOOKING)}
+    adapter = HeldAdapter("never")
+    runtime = CopilotRuntime(adapter=adapter, agents=agents, settings=Settings(threads="memory"))
+    async with shop(browser, runtime, "data-fill data-agent=booker") as page:
+        await ask(page, "book")
+        await expect(page.locator(".ask")).to_contain_text("Book a room in Oslo?")
+        await page.get_by_role("button", name="Decline").click()
+        await expect(page.locator(".assistant")).to_have_text("cancelled with None")
+    async with shop(browser, runtime, "data-fill") as page:
+        await ask(page, "wait")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".log")).to_contain_text("Stopped.")
+
+
+async def test_a_hostile_answer_does_nothing_to_the_page_around_a_widget(browser: Browser):
+    adapter = HeldAdapter(HOSTILE)
+    adapter.say_one()
+    async with shop(browser, CopilotRuntime(adapter=adapter), "data-fill") as page:
+        await ask(page, "attack")
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await expect(page.locator(".assistant")).to_contain_text("click")
+        await expect(page).to_have_title("Shop")
+        assert await page.locator(".assistant :is(script, img, form, style)").count() == 0
+        hrefs = await page.locator(".assistant a").evaluate_all("all => all.map((a) => a.protocol)")
+        assert set(hrefs) <= {"https:"}

@@ -37,12 +37,12 @@ from copilot_runtime.extensions.tracing.store.store import (
     clean_text,
     encode_json,
 )
+from copilot_runtime.extensions.tracing.store.text_search import match_text
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
     count_spans,
     list_labels,
-    match_text,
 )
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import Span

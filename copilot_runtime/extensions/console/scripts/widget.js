@@ -42,7 +42,7 @@ const panel = element("section", "panel"), log = element("div", "log"), form = e
 const field = element("textarea"), send = element("button", "main", "Send"), bubble = button("", () => open(panel.hidden), "bubble");
 const again = button("New chat", () => { reading?.abort(); remember(newId()); show(new Conversation()); field.focus(); }, "plain");
 const head = element("div", "title");
-head.append(element("b", "", title), again, ...(fill === undefined ? [button("Close", () => open(false), "plain")] : []));
+head.append(element("h2", "", title), again, ...(fill === undefined ? [button("Close", () => open(false), "plain")] : []));
 log.role = "log";
 log.tabIndex = 0;
 log.ariaLabel = "Conversation";

@@ -254,7 +254,7 @@ function interruptView(item) {
   node.setAttribute("aria-label", "Question of the agent");
   buttons.append(...(choices ?? ["approve", "reject"]).map((name) => button(REPLIES[name]?.[0] ?? name, () => give(name), name === "approve" ? "main" : "")));
   form.append(...fields.map(({ label }) => label), buttons);
-  node.append(element("h3", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
+  node.append(element("h2", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
   return { node, update(_, thread) {
     const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
     if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));

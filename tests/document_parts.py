@@ -162,14 +162,14 @@ def _quote(names: Iterable[str] | None) -> str:
 
 
 def unsupported_table(adapter: str) -> str:
-    """Return what one adapter does not support, and why, as a table in Markdown."""
-    rows = [
-        f"| {CAPABILITIES[name]} | {why} |" for name, why in UNSUPPORTED.get(adapter, {}).items()
-    ]
-    rows += [
-        f"| {CAPABILITIES[name]} | Unknown: the service does not document it. |"
-        for name in sorted({*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})})
-    ]
+    """Return what one adapter does not support, by the reason, as a table in Markdown."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in UNSUPPORTED.get(adapter, {}).items():
+        reasons.setdefault(why, []).append(CAPABILITIES[name])
+    if unknown := {*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})}:
+        names = [CAPABILITIES[name] for name in sorted(unknown)]
+        reasons["Unknown: the service does not document it."] = names
+    rows = [f"| {'; '.join(names)} | {why} |" for why, names in reasons.items()]
     return _lines(["| not supported | reason |", "|---|---|", *rows])
 
 
@@ -410,18 +410,9 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
     yield from (f"### {node.name}", "")
     if text := ast.get_docstring(node):
         yield from (text, "")
-    yield from ("| field | type | default |", "|---|---|---|")
-    for field in node.body:
-        if isinstance(field, ast.AnnAssign) and ast.unparse(field.target) != "type":
-            kind = ast.unparse(field.annotation)
-            default = f"`{ast.unparse(field.value)}`" if field.value else "required"
-            yield f"| `{ast.unparse(field.target)}` | {_code(kind)} | {default} |"
-    yield ""
-
-
-def _code(text: str) -> str:
-    """Return code for a cell: renderers do not agree on how to escape a bar between backticks."""
-    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
+    fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+    lines = [ast.unparse(field) for field in fields if ast.unparse(field.target) != "type"]
+    yield from ("```py", *lines, "```", "")
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -487,7 +487,7 @@ class Runtime:
             last = last or self._build_stop_event(run)
             try:
                 if has_running_loop():  # otherwise it was abandoned, and is being garbage-collected
-                    await self._end(run, writer, last, error)
+                    last, error = await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
                 self._observers.on_end(run, last, is_lost=writer.is_lost)
@@ -521,7 +521,8 @@ class Runtime:
         writer: LogWriter,
         last: RunFinished | RunFailed,
         error: BaseException | None,
-    ) -> None:
+    ) -> tuple[RunFinished | RunFailed, BaseException | None]:
+        """Write the last event. Returns the one that readers see: the log may refuse a success."""
         run.state = "ending"
         try:
             with suppress(CopilotError):  # the log accepts only its end
@@ -532,6 +533,9 @@ class Runtime:
             if not run.is_attached:
                 del self._runs[run.log_id]
             run.finish("ended")
+        if writer.failed.done() and isinstance(last, RunFinished):
+            error = writer.failed.result()
+            last = RunFailed(error=build_error_report(error))
         # at once: the log is deleted if its reader has disconnected
         if run.span.keeps_content:
             answer = fold_messages(await _read_log(run))
@@ -544,6 +548,7 @@ class Runtime:
         elif request.detached and request.persist and not request.is_v1 and not self.is_closing:
             # v1 subscriptions reconnect to the log itself, all other clients to the thread
             self._old_logs.add(run.log_id)
+        return last, error
 
     def _release(self, run: Run) -> None:
         """Remove an attached run that has ended, and delete its log."""

@@ -255,10 +255,10 @@ class Recorder(Bus):
         run.fail(error)
         if write.last is not None:
             await self._end_without_store(run, write.last)
-        elif queued_last is not None:
+            return
+        run.notify_writer()
+        if queued_last is not None:
             self._commits.add(run, run.final_event(queued_last))
-        else:
-            run.notify_writer()
 
     async def _fail_store(self, write: PendingWrite, error: Exception) -> None:
         """End a run whose events the store rejects."""
@@ -284,6 +284,7 @@ class Recorder(Bus):
 
     async def _end_without_store(self, run: Recording, last: RunFinished | RunFailed) -> None:
         """Publish the last event of a run, and store it later."""
+        run.notify_writer()
         last = run.final_event(last)
         whole = [*run.log, last]
         segment = Segment(log_id=run.log_id, events=[last], whole=whole)

@@ -187,7 +187,7 @@ class Recording:
         _set(self.last_published)
 
     def notify_writer(self) -> None:
-        """Notify the writer that the log accepts only a last event from now on."""
+        """Notify the writer that the log accepts only a last event, and no success, from now on."""
         if self.error is not None and not self.writer.failed.done():
             self.writer.failed.set_result(self.error)
 

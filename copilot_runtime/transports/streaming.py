@@ -135,7 +135,7 @@ class Stream:
         if type(event) is not TextMessageContent or len(event.content) > _LONG_CHUNK:
             return False
         now = self._loop.time()
-        if self._flow.write_paused or now == self._last:  # those of one turn are written together
+        if self._flow.write_paused or now < self._last + 0.001:  # a flood is written in batches
             return False
         if body := encode((event,)):
             self._last = now

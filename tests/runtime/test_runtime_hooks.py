@@ -1,6 +1,7 @@
 """What the hooks of an application are told about its runs, and what they may change."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +18,15 @@ from copilot_runtime.base.errors import (
     NotFound,
     Refused,
     RunStalled,
+    StoreFailed,
 )
 from copilot_runtime.runtime import Runtime
+from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.run import Run
+from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.recorder import Recorder
+from copilot_runtime.threads.run_log import MemoryBus
+from copilot_runtime.threads.store import Segment
 from tests.in_one_test import in_one_test
 from tests.runs import Says, forever, run_input, runtime_with, told
 
@@ -178,3 +186,29 @@ async def test_a_slow_hook_does_not_hold_up_the_last_event() -> None:
     await runtime.aclose()
 
     assert log == [RunFinished()]
+
+
+@in_one_test("follow_up", ["client", "server"])
+async def test_a_run_whose_end_cannot_be_stored_has_failed_for_all(follow_up: Any) -> None:
+    class Full(MemoryThreads):
+        async def write(self, segments: Sequence[Segment]) -> None:
+            if any(segment.whole for segment in segments):
+                raise StoreFailed("The disk is full.")
+            await super().write(segments)
+
+    ends: list[RunFinished | RunFailed] = []
+
+    class Watch(RunObserver):
+        def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
+            del run, is_lost
+            ends.append(event)
+
+    diary, agent = Diary(), Says(*say("Hello", id="m"))
+    bus = Recorder(MemoryBus(), Full())
+    runtime = Runtime(agent, {}, bus, hooks=diary.hooks, observers=[Watch()])
+    run = run_input(follow_up=follow_up, persist=True, detached=True)
+    last = await finished(runtime, run)
+
+    assert last.error.code == "STORE_FAILED"
+    assert diary.names == ["before", "error"]
+    assert ends == [last]

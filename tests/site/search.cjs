@@ -7,13 +7,15 @@ lunr.tokenizer.separator = new RegExp(config.separator);
 const index = lunr(function () {
   this.pipeline.reset();
   this.searchPipeline.reset();
-  for (const name of config.pipeline) {
+  // their order is that of lunr: Material only takes away those that `pipeline` does not name
+  for (const name of ["trimmer", "stopWordFilter", "stemmer"].filter((one) => config.pipeline.includes(one))) {
     this.pipeline.add(lunr[name]);
     if (name === "stemmer") this.searchPipeline.add(lunr[name]);
   }
   this.ref("location");
   for (const [name, options] of Object.entries(config.fields)) this.field(name, options);
-  for (const doc of docs) this.add(doc);
+  const read = (html) => html.replace(/<[^>]*>/g, " ");
+  for (const doc of docs) this.add({ ...doc, title: read(doc.title), text: read(doc.text) });
 });
 
 function rank(question) {

@@ -403,7 +403,7 @@ def test_an_interrupted_run_goes_on_with_the_answer(
 
 def test_the_stage_sees_the_first_token(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "shop"):
-        ask(run(program("learn/stages")), "think")
+        ask(run(program("learn/hooks", 1)), "think")
     assert len(re.findall("first token after", caplog.text)) == 1
 
 

@@ -8,14 +8,14 @@ from typer.testing import CliRunner
 from copilot_runtime.cli.main import cli
 from tests.documents import Block, blocks
 
-PAGES = ("scenarios/start", "scenarios/how-it-works")
+PAGES = ("scenarios/index", "scenarios/how-it-works")
 
 
 @pytest.mark.parametrize("block", [it for page in PAGES for it in blocks("yml", page)], ids=str)
 def test_the_scenarios_of_a_page_pass(
     block: Block, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    [program] = blocks("python", "scenarios/start")
+    [program] = blocks("python", "scenarios/index")
     monkeypatch.chdir(tmp_path)
     name = f"main_{block.page.rpartition('/')[2].replace('-', '_')}_{block.line}"
     Path(f"{name}.py").write_text(program.code)

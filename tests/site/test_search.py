@@ -38,6 +38,9 @@ PAGES = {
     "nginx": "run/nginx",
     "export traces to Langfuse": "telemetry/export",
     "compare with Chainlit": "why/comparisons",
+    "max_body_bytes": "reference/settings/limits",
+    "temperature": "reference/settings/models",
+    "graceful shutdown": "run/health",
 }
 """Question → its page."""
 

@@ -98,8 +98,7 @@ async def console(
 async def sign_in(page: Page, token: str) -> None:
     """Enter a token in the dialog, which is open after a response 401."""
     dialog = page.get_by_role("dialog", name="Sign in")
-    if not await dialog.is_visible():
-        await page.locator("#account").click()
+    await page.locator("#account").dispatch_event("click")  # a response 401 may have opened it
     await dialog.get_by_label("Token or API key").fill(token)
     await dialog.get_by_role("button", name="Sign in").click()
 

@@ -8,6 +8,7 @@ from playwright.async_api import Browser, Page, expect
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from tests.browser.console import answer, open_card, open_panel, opened, say, served
+from tests.browser.test_console import EXPORT, ScriptedAgent
 from tests.extensions.knowledge.library import library, write_pages
 from tests.npm import install
 
@@ -40,7 +41,8 @@ async def find_violations(page: Page, axe: str) -> list[Any]:
 
 
 async def test_axe_finds_nothing_in_the_chat(browser: Browser, axe: str) -> None:
-    runtime = CopilotRuntime(DemoAdapter(pace=0), settings=Settings(threads="memory"))
+    clerk, settings = ScriptedAgent(EXPORT), Settings(threads="memory")
+    runtime = CopilotRuntime(DemoAdapter(pace=0), agents={"clerk": clerk}, settings=settings)
     async with served(runtime) as url, opened(browser) as context:
         page = await context.new_page()
         await page.goto(url)
@@ -54,10 +56,16 @@ async def test_axe_finds_nothing_in_the_chat(browser: Browser, axe: str) -> None
         await page.set_viewport_size({"width": 1440, "height": 900})
         await open_panel(page, "Connect")
         assert await find_violations(page, axe) == []
+
+        await page.get_by_role("button", name="Close the panel").click()
+        await page.get_by_label("Agent", exact=True).select_option("clerk")
+        await say(page, "export")
+        await expect(page.get_by_role("button", name="Approve")).to_be_visible()
+        assert await find_violations(page, axe) == []
         await page.close()
 
 
-@pytest.mark.parametrize("path", ["knowledge", "data", "traces", "plans", "access"])
+@pytest.mark.parametrize("path", ["knowledge", "data", "traces", "traces#costs", "plans", "access"])
 async def test_axe_finds_nothing_on_the_pages_of_extensions(
     browser: Browser, axe: str, path: str, tmp_path: Path
 ) -> None:
@@ -67,6 +75,7 @@ async def test_axe_finds_nothing_on_the_pages_of_extensions(
         "threads": "memory",
         "analyst": {"name": "analyst", "data": [str(table)], "store": str(tmp_path / "store")},
         "planner": {"name": "planner"},
+        "telemetry": {"store": "memory", "operators": ["ann"]},
     }
     runtime = CopilotRuntime(
         DemoAdapter(pace=0),
@@ -76,8 +85,11 @@ async def test_axe_finds_nothing_on_the_pages_of_extensions(
     )
     async with served(runtime) as url, opened(browser) as context:
         page = await context.new_page()
+        await page.goto(url)
+        await say(page, "Hello")
+        await expect(answer(page)).to_contain_text("Hello!")
         await page.goto(f"{url}{path}")
-        await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        await expect(page.get_by_role("heading", level=1).first).to_be_visible()
 
         assert await find_violations(page, axe) == []
         await page.close()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fastapi import Depends, FastAPI, HTTPException
 from playwright.async_api import Browser, Request, expect
 from starlette.requests import HTTPConnection
 
@@ -15,6 +16,9 @@ from copilot_runtime.api.events import (
     Event,
     Events,
     Interrupt,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningStart,
     StepFinished,
     StepStarted,
     TextMessageContent,
@@ -29,10 +33,12 @@ from tests.browser.console import (
     console,
     open_card,
     open_panel,
+    opened,
     say,
     sign_in,
     titles,
 )
+from tests.wire_agui.server import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -180,7 +186,7 @@ async def test_a_refused_key_is_a_banner_that_names_the_cause(browser: Browser):
         await say(page, "hello")
 
         banner = page.get_by_role("alert")
-        await expect(banner).to_contain_text("AUTHENTICATION_ERROR")
+        await expect(banner).to_contain_text("Authentication error")
         await expect(banner).to_contain_text("Is OPENAI_API_KEY right?")
         await banner.get_by_role("button", name="Try again").click()
         await expect(page.get_by_role("alert")).to_have_count(1)
@@ -385,6 +391,59 @@ async def test_a_question_can_be_declined_also_by_saying_something_else(browser:
         await expect(page.locator(".assistant")).to_have_text(["cancelled with None"] * 2)
 
 
+EXPORT = Interrupt(
+    interrupt_id="export",
+    reason="approval",
+    message="Export 20,000 rows?",
+    metadata={"tool": "download", "arguments": {"file": "june", "filter": {"shop": "Oslo"}}},
+    response_schema={
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
+    },
+)
+
+
+async def test_an_approval_says_who_would_do_what_and_what_was_answered(browser: Browser):
+    async with console(browser, agents(clerk=ScriptedAgent(EXPORT))) as page:
+        await say(page, "export")
+        question = page.get_by_role("region", name="Question of the agent")
+        await expect(question).to_contain_text("The agent clerk would call download with:")
+        await expect(question.locator(".pairs .pairs")).to_have_text("shopOslo")
+        await question.get_by_label("Note").fill("Too many.")
+        await question.get_by_role("button", name="Decline").click()
+
+        await expect(question).to_contain_text("declined by you: Too many.")
+        told = "resolved with {'note': 'Too many.', 'approved': False}"
+        await expect(answer(page)).to_have_text(told)
+
+
+async def test_thoughts_that_an_analyst_lists_are_not_shown_as_reasoning_too(browser: Browser):
+    thoughts = [{"type": "reasoning", "content": "Which table?"}]
+    listed = {"thoughts": thoughts, "is_done": True, "count": 1}
+    events = [
+        Activity(message_id="t", activity_type="analyst-thoughts", content=listed),
+        *(ReasoningStart(message_id="r"), ReasoningContent(message_id="r", content="Which table?")),
+        ReasoningEnd(message_id="r"),
+        *said("This one."),
+    ]
+    async with console(browser, agents(analyst=ScriptedAgent(*events))) as page:
+        await say(page, "which?")
+
+        await expect(answer(page)).to_have_text("This one.")
+        await expect(page.locator(".card summary")).to_have_text("1 thought")
+        await expect(page.locator(".thought")).to_have_count(0)
+
+
+async def test_a_chart_follows_the_theme(browser: Browser):
+    chart = {"id": "c", "title": "Sales", "png_url": "analyst/charts/c.png"}
+    event = Activity(message_id="c", activity_type="analyst-chart", content=chart)
+    async with console(browser, agents(analyst=ScriptedAgent(event))) as page:
+        async with page.expect_request("**/analyst/charts/c.png?theme=light"):
+            await say(page, "draw")
+        async with page.expect_request("**/analyst/charts/c.png?theme=dark"):
+            await page.get_by_role("button", name="Dark theme").click()
+
+
 async def test_every_agent_can_be_chosen(browser: Browser):
     both = agents(ann=ScriptedAgent(*said("I am Ann.")), bob=ScriptedAgent(*said("I am Bob.")))
     async with console(browser, both) as page:
@@ -495,6 +554,33 @@ async def test_a_page_that_is_refused_asks_to_sign_in_and_goes_on(browser: Brows
 
         await expect(answer(page)).to_contain_text("Hello!")
         await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_a_page_behind_the_login_of_an_application_is_loaded_again_when_it_ends(
+    browser: Browser,
+):
+    def signed_in(connection: HTTPConnection) -> None:
+        if "session" not in connection.cookies:
+            raise HTTPException(303, headers={"location": "/login"})
+
+    app = FastAPI()
+    app.add_api_route("/login", lambda: "Who are you?")
+    runtime = CopilotRuntime(DemoAdapter(pace=0), settings=Settings(threads="memory"))
+    runtime.mount(app, "/api", dependencies=[Depends(signed_in)], console=True)
+    async with serving(app) as port, opened(browser) as context:
+        url = f"http://127.0.0.1:{port}/"
+        await context.add_cookies([{"name": "session", "value": "ann", "url": url}])
+        page = await context.new_page()
+        await page.goto(url)
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await context.clear_cookies()
+        await say(page, "hello")
+        dialog = page.get_by_role("dialog", name="Sign in")
+        await expect(dialog.get_by_role("button", name="Sign in")).to_be_focused()
+        await expect(dialog.get_by_label("Token or API key")).to_be_hidden()
+        await dialog.get_by_role("button", name="Sign in").click()
+
+        await expect(page).to_have_url(re.compile("/login"))
 
 
 async def test_a_question_is_edited_in_a_thread_of_its_own(browser: Browser):

@@ -169,6 +169,8 @@ async def test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered(
         await page.get_by_role("button", name="Approve").click()
         await expect(page.locator("#status")).to_have_text("finished")
         await expect(page.locator("#questions")).to_be_hidden()
+        await row(page, "Book the ferry").click()
+        await expect(page.locator("#task-content")).to_contain_text("approved: Window seats.")
         await row(page, "The plan").click()
         await expect(page.locator("#task-content")).to_contain_text("Bring the dog.")
         await expect(page.get_by_role("link", name="Trace", exact=True)).to_have_attribute(
@@ -302,6 +304,7 @@ async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser
     tasks: list[dict[str, Any]] = [
         {"id": str(n), "name": f"task {n}", "status": "finished"} for n in range(50)
     ]
+    tasks[3]["decision"] = {"answer": "reject", "user": "ann", "note": "Too dear."}
     tasks[0] |= {"status": "running", "tasks": [{"name": "below", "status": "waiting"}, None]}
     progress = {"over": 49, "total": 52}
     plan = {"id": "a plan", "status": "running", "progress": progress, "tasks": tasks}
@@ -329,6 +332,7 @@ async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser
         await expect(card.locator("li")).to_have_count(40)
         await expect(card.locator("li").nth(1)).to_contain_text("belowwaiting")
         await expect(card).to_contain_text("40 of 52 tasks.")
+        await expect(card).to_contain_text("declined by ann: Too dear.")
         await expect(page.locator(".card pre")).to_contain_text('"tasks": "none"')
         await keep_picture(page, "plans_in_the_chat")
         link = card.get_by_role("link", name="Open the plan")

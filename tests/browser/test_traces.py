@@ -108,7 +108,7 @@ async def test_a_run_is_a_waterfall_with_what_each_step_was_told(
         await expect(answer(page)).to_contain_text("Rain in Oslo.")
         await page.get_by_role("link", name="Traces").click()
 
-        await page.locator("#list button", has_text="invoke_agent default").first.click()
+        await page.locator("#list button", has_text="What time is it in Oslo").first.click()
         rows = page.locator(".row .name span")
         await expect(rows.first).to_have_text("invoke_agent default")
         names = await rows.all_inner_texts()
@@ -379,7 +379,9 @@ async def test_a_user_who_is_no_operator_sees_no_trace(browser: Browser) -> None
         await expect(answer(page)).to_contain_text("Hello.")
         await page.goto(f"{url}traces")
 
-        await expect(page.locator("#problem")).to_contain_text("operators")
+        await expect(page.locator("#problem")).to_contain_text("telemetry.operators")
+        await page.locator("#problem").get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("dialog", name="Sign in")).to_be_visible()
         await expect(page.locator("#list li")).to_have_count(0)
 
 
@@ -417,6 +419,46 @@ async def test_a_complaint_is_found_by_its_rating(browser: Browser) -> None:
         await page.get_by_label("rated").select_option("")
         await page.get_by_role("searchbox", name="Find").first.fill("aaaaaaaa")
         await expect(items).to_have_count(1)
+
+
+async def test_costs_are_counted_by_user_and_model_which_choose_their_traces(
+    browser: Browser,
+) -> None:
+    runtime = a_runtime()
+    question = {semconv.INPUT_MESSAGES: [{"role": "user", "parts": [{"content": "To Rome?"}]}]}
+    records = [
+        *trip("a" * 32, USER_NAME="ann", content=question),
+        agent("planner", id="1", trace="b" * 32, start=7200, USER_NAME="bob"),
+        chat("gpt-5", 10, 1, id="2", parent="1", trace="b" * 32, start=7200, COST_DOLLARS=2.5),
+    ]
+    for record in records:
+        store_of(runtime).add(decode_span(record))
+    async with served(runtime) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(f"{url}traces")
+        totals = page.locator("#totals")
+        await expect(totals).to_have_text("2 traces · 1 with errors · 2,611 tokens · $2.50")
+        await expect(page.get_by_role("img", name="Traces by hour, at most 1")).to_be_visible()
+        groups = page.locator("#groups section")
+        await expect(groups.nth(0).locator("tbody tr")).to_contain_text(["ann", "bob"])
+        await expect(groups.nth(1)).to_contain_text("$0.0050")
+        await groups.nth(1).get_by_role("button", name="gpt-4o").click()
+
+        await expect(page.locator("#list button")).to_contain_text("To Rome?")
+        await expect(page.locator("#list button")).to_contain_text("planner · gpt-4o · ann")
+        await expect(totals).to_have_text("1 trace · 1 with errors · 2,600 tokens · $0.0050")
+
+
+async def test_a_trace_leads_to_its_thread_in_the_chat(browser: Browser) -> None:
+    async with served(a_runtime(say("Noon."))) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(url)
+        await ask(page, "What time is it?")
+        await expect(answer(page)).to_have_text("Noon.")
+        await open_traces(page, url)
+        await page.get_by_role("button", name="Open in chat").click()
+
+        await expect(answer(page)).to_have_text("Noon.")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -27,11 +27,6 @@ async function attempt(work) {
   }
 }
 
-/* Bidirectional control characters: the approved text must be the displayed text. */
-const BIDIRECTIONAL = /[\u202a-\u202e\u2066-\u2069]/g;
-
-const visible = (text) => String(text).replace(BIDIRECTIONAL, "\ufffd");
-
 function element(tag, text = "", className = "") {
   const made = document.createElement(tag);
   made.textContent = visible(text);

@@ -45,10 +45,9 @@ function drawChart(node, title, { id, title: words }) {
   const look = `${id} ${themeOfPage()}`;
   if (node.chart === look) return;
   node.chart = look;
-  const image = element("img", "chart");
-  image.alt = words || "Chart";
+  const image = node.querySelector("img") ?? Object.assign(element("img", "chart"), { alt: words || "Chart", hidden: true });
   node.replaceChildren(title, image);
-  loadPicture(id).then((data) => { image.src = data; }, () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
+  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
 }
 
 themeListeners.add(() => {

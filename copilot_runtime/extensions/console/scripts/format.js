@@ -23,6 +23,11 @@ const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.to
 
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
+/* Bidirectional control characters: the approved text must be the displayed text. */
+const BIDIRECTIONAL = /[\u202a-\u202e\u2066-\u2069]/g;
+
+const visible = (text) => String(text).replace(BIDIRECTIONAL, "\ufffd");
+
 /* Answers to questions: the button, and what is said of it afterwards. */
 const REPLIES = {
   approve: ["Approve", "approved"],

@@ -23,13 +23,13 @@ function viewOf(value, depth = 0) {
   const list = element("dl", "pairs");
   for (const [name, each] of pairs) {
     const cell = element("dd");
-    cell.append(name === "sql" ? codeOf(String(each), "sql") : isObject(each) || (Array.isArray(each) && each.some(isObject)) ? viewOf(each, depth + 1) : [each].flat().map(String).join(", "));
+    cell.append(name === "sql" ? codeOf(visible(each), "sql") : isObject(each) || (Array.isArray(each) && each.some(isObject)) ? viewOf(each, depth + 1) : visible([each].flat().join(", ").slice(0, MOST_JSON)));
     list.append(element("dt", "", name), cell);
   }
   return list;
 }
 
-const formatted = (value) => codeOf(JSON.stringify(value, null, 2).slice(0, MOST_JSON), "json");
+const formatted = (value) => codeOf(visible(JSON.stringify(value, null, 2).slice(0, MOST_JSON)), "json");
 
 /* A table of the first rows, whose numbers stand on the right. */
 function tableOf(names, rows) {

@@ -66,9 +66,9 @@ function askToSignIn(words = "", isBehindLogin = false) {
 
 /* Asks after a response 401, once. */
 async function refuse(words) {
-  if (hasDeclined || $("sign-in").open) return;
+  const refused = credentials.get();
   const page = await fetch(location.pathname, { method: "HEAD", redirect: "manual", headers: { accept: "text/html" }, cache: "no-store" }).catch(() => ({}));
-  askToSignIn(words, [0, 401, 403].includes(page.status));
+  if (!hasDeclined && !$("sign-in").open && refused === credentials.get()) askToSignIn(words, [0, 401, 403].includes(page.status));
 }
 
 function drawAccount() {

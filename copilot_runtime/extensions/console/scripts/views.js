@@ -254,7 +254,8 @@ function interruptView(item) {
   node.setAttribute("aria-label", "Question of the agent");
   buttons.append(...(choices ?? ["approve", "reject"]).map((name) => button(REPLIES[name]?.[0] ?? name, () => give(name), name === "approve" ? "main" : "")));
   form.append(...fields.map(({ label }) => label), buttons);
-  node.append(element("h3", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
+  const called = interrupt.reason === "tool_call" && thread.call(interrupt.toolCallId);  // the message has its arguments as JSON
+  node.append(element("h2", "", visible(called ? `May ${called.function.name} be called?` : interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`)), about, form, state);
   return { node, update(_, thread) {
     const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
     if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));
@@ -265,23 +266,24 @@ function interruptView(item) {
 }
 
 /* Who would do what, with which values: a call, a task of a plan, or what else the agent says about it. */
-function whatIsAsked({ toolCallId, message, metadata }, thread) {
+function whatIsAsked({ reason, toolCallId, message, metadata }, thread) {
   const { plan_id: planId, task_id: taskId, question_id: _, message: __, langgraph, tool, arguments: given, value = langgraph?.raw, ...others } = metadata ?? {};
   const call = thread.call(toolCallId)?.function, name = tool ?? call?.name, parts = [];
   const plan = thread.items.findLast(({ activityType, content }) => activityType === "plan" && content?.id === planId)?.content;
   const task = tasksOf(plan?.tasks).find(({ task }) => task.id === taskId)?.task;
-  if (name) parts.push(element("p", "", `The agent ${agent} would call ${name} with:`), viewOf(given ?? asValue(call?.arguments || "{}")));
-  if (task) parts.push(element("p", "", task.assistant ? `${task.assistant} would do it.` : "An assistant is chosen when it begins."));
+  if (name) parts.push(element("p", "", visible(`The agent ${agent} would call ${name} with:`)), viewOf(given ?? asValue(call?.arguments || "{}")));
+  if (task && reason === "approval") parts.push(element("p", "", task.assistant ? `${task.assistant} would do it.` : "An assistant is chosen when it begins."));
   for (const { name: source, output } of plan?.questions?.filter((each) => each.task_id === taskId).flatMap(({ context = [] }) => context) ?? []) {
-    parts.push(element("p", "", `It gets the result of ${source}:`), element("pre", "", output));
+    parts.push(element("p", "", visible(`It gets the result of ${source}:`)), element("pre", "", visible(output)));
   }
-  if (value !== undefined && value !== message) parts.push(typeof value === "object" ? viewOf(value) : element("p", "", String(value)));
+  if (value !== undefined && value !== message) parts.push(typeof value === "object" ? viewOf(value) : element("p", "", visible(value)));
   if (Object.keys(others).length) parts.push(viewOf(others));
   return parts;
 }
 
 /* A field of an answer; an empty one has no value. */
-function fieldOf([name, { type, enum: choices, title = name[0].toUpperCase() + name.slice(1), default: before = "" }]) {
+function fieldOf([name, schema]) {
+  const { type, enum: choices, title = name.replace(/^./, (first) => first.toUpperCase()), default: before = "" } = schema ?? {};
   const field = element(choices ? "select" : "input"), label = element("label", "", title);
   if (choices) field.append(...choices.map((choice) => element("option", "", String(choice))));
   else if (type === "boolean") Object.assign(field, { type: "checkbox", checked: before === true });

@@ -192,7 +192,7 @@ def rest_routes(traces: APIRouter) -> None:
 
     @traces.get("/stats", response_model=TraceStatsModel)
     async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> None:
-        """Count by agent, model, tool, user and time, of the newest traces: calls, errors, times, cost."""
+        """Count the newest traces by agent, model, tool, user and time: errors, times and cost."""
 
     @traces.get("/stream", response_class=Response, responses=_EVENTS)
     async def stream(trace_id: str = "", thread_id: str = "") -> None:

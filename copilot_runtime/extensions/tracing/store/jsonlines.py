@@ -33,10 +33,10 @@ from copilot_runtime.extensions.tracing.store.store import (
     clean_text,
     encode_json,
 )
+from copilot_runtime.extensions.tracing.store.text_search import match_text
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
-    match_text,
 )
 from copilot_runtime.telemetry.span import Span
 

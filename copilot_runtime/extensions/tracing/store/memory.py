@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from copilot_runtime.extensions.tracing.store.store import T, TraceReader, TraceStore, weigh_span
+from copilot_runtime.extensions.tracing.store.text_search import match_text
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
     count_spans,
     match_summary,
-    match_text,
 )
 from copilot_runtime.telemetry.span import Span
 

@@ -37,12 +37,12 @@ from copilot_runtime.extensions.tracing.store.store import (
     clean_text,
     encode_json,
 )
+from copilot_runtime.extensions.tracing.store.text_search import match_text
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
     count_spans,
     list_labels,
-    match_text,
 )
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import Span
@@ -142,7 +142,16 @@ CREATE VIEW sessions AS
 
 _SUMMARY_COLUMNS = (
     *("trace_id", "name", "start_time", "end_time", "thread_id", "run_id", "agent", "user"),
-    *("question", "spans", "errors", "model_calls", "tool_calls", "input_tokens", "output_tokens", "dollars"),
+    *(
+        "question",
+        "spans",
+        "errors",
+        "model_calls",
+        "tool_calls",
+        "input_tokens",
+        "output_tokens",
+        "dollars",
+    ),
     *("unpriced", "models", "error_type", "outcome", "has_root", "rating"),
 )
 _get_values = attrgetter(*(name.removesuffix("_time") for name in _SUMMARY_COLUMNS))

@@ -1,20 +1,16 @@
 """Trace summaries, and trace filters with their parsers from texts such as `1h`."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import time_ns
-from typing import Any, Literal, cast
-
-import orjson
+from typing import Any, Literal
 
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_count, read_dollars
+from copilot_runtime.extensions.tracing.store.text_search import find_question
 from copilot_runtime.telemetry import semconv
-
-_MOST_QUESTION = 200
-"""Maximum length of the question in a summary, in characters."""
 
 LabelKind = Literal["agent", "thread", "run", "resource", "user", "model"]
 RATINGS = ("up", "down")
@@ -142,7 +138,7 @@ class TraceSummary:
             self.outcome = str(of.get(semconv.RUN_OUTCOME) or self.outcome)
             self.has_root = is_root and is_telling
             content = record.get("content", {}).get(semconv.INPUT_MESSAGES)
-            self.question = _shorten(_find_last_text(content)) or self.question
+            self.question = find_question(content) or self.question
             if agent:
                 former, self.agent = self.agent, str(agent)
                 self._label("agent", self.agent, former or self.agent)
@@ -172,16 +168,6 @@ class TraceSummary:
         model = names[0] if names else ""
         if model and model not in self.models:
             self.models.append(model)
-
-
-def _find_last_text(messages: Any) -> str:
-    """Return the last text of input messages, which other programs may have written as JSON."""
-    return next(iter(_list_strings([messages])), "") if messages else ""
-
-
-def _shorten(text: str) -> str:
-    words = " ".join(text[: 2 * _MOST_QUESTION].split())
-    return words if len(words) <= _MOST_QUESTION else f"{words[: _MOST_QUESTION - 1]}…"
 
 
 def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
@@ -276,64 +262,6 @@ def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]
         (("resource", resource), ("thread", resource), ("thread", thread)),
     )
     return [options for options in labels if options[0][1]]
-
-
-def match_text(spans: Iterable[Record], text: str) -> bool:
-    """Return `True` if a span contains a text, ignoring case; an empty text always matches."""
-    lower = text.lower()
-    return not lower or any(has_text(span, lower) for span in spans)
-
-
-def has_text(span: Record, text: str) -> bool:
-    """Return `True` if a lower-case text is in a span's name, its searched attributes or its stored
-    answer, or is a prefix of its trace id.
-    """
-    of, content = span["attributes"], span.get("content", {})
-    values = [span["name"], *(of.get(name, "") for name in _SEARCHED)]
-    if any(text in str(value).lower() for value in values):
-        return True
-    if len(text) >= _SHORTEST_ID and span["trace_id"].startswith(text):
-        return True
-    texts = [content[name] for name in _SEARCHED_CONTENT if name in content]
-    return any(text in value.lower() for value in _list_strings(texts))
-
-
-def _list_strings(values: list[Any]) -> Iterator[str]:
-    """Yield the readable text of messages, which may be JSON, without field names."""
-    while values:
-        match values.pop():
-            case str() as value:
-                try:
-                    found = orjson.loads(value) if value[:1] in "[{" else None
-                except ValueError:
-                    found = None
-                if isinstance(found, list | dict):
-                    values.append(found)
-                else:
-                    yield value
-            case dict() as value:
-                fields = cast("dict[str, Any]", value).items()
-                values += [it for name, it in fields if name not in _MARKUP]
-            case list() as value:
-                values += cast("list[Any]", value)
-            case _:
-                pass
-
-
-_SEARCHED = (
-    semconv.RESPONSE_MODEL,
-    semconv.REQUEST_MODEL,
-    semconv.ERROR_TYPE,
-    semconv.CONVERSATION_ID,
-    semconv.RUN_ID,
-    semconv.TOOL_NAME,
-)
-_SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
-"""Searched content attributes: answers and comments; prompts would match nearly every trace."""
-_MARKUP = {"id", "role", "type", "finish_reason"}
-"""Technical fields of messages that the search ignores."""
-_SHORTEST_ID = 4
-"""Minimum length of a trace id prefix: shorter ones match too many traces."""
 
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)

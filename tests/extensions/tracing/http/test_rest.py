@@ -100,6 +100,8 @@ def test_traces_are_listed_in_pages_the_newest_first() -> None:
         ("agent=poet", [B]),
         ("user=ann", [A]),
         ("user=nobody", []),
+        ("model=gpt-4o", [A]),
+        ("model=gpt-4", []),
         ("has_error=true", [A]),
         ("has_error=false", [B]),
         ("min_duration=2.5", [A]),

@@ -412,7 +412,7 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
         yield from (text, "")
     fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
     lines = [ast.unparse(field) for field in fields if ast.unparse(field.target) != "type"]
-    yield from ("```py", *lines, "```", "")
+    yield from ("```py", *(line.replace("'", '"') for line in lines), "```", "")
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 Requests go out by `pool.py`; by `aiohttp_client.py` where the environment names a proxy; by
 `httpx_client.py` where the host application gave its own client. A response that was read to its
-end gives its connection back to the pool; any other is closed at once, so that no tokens are paid
-for that are not read.
+end gives its connection back to the pool; any other is closed at once, to pay for no unread tokens.
 """
 
 import asyncio

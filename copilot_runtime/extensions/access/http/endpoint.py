@@ -96,7 +96,7 @@ class AccessEndpoint(Transport):
         """Delete the threads of a user, at most so many that the client sees progress."""
         _check_operates(request, "threads.delete")
         request.subject = f"all of {owner}"
-        query = ThreadQuery(owner=owner, archived=True, limit=_MOST_DELETED)
+        query = ThreadQuery(owner=owner, archived=True, limit=200)
         page = await self._runs.list(query)
         for thread in page.threads:
             with suppress(NotFound):  # its owner has deleted it meanwhile
@@ -122,8 +122,6 @@ async def _respond(request: Request, value: Mapping[str, Any], status: int = 200
 
 
 _MOST_KEYS = 1_000
-_MOST_DELETED = 200
-"""Threads that one request deletes."""
 
 
 class AccessReport:

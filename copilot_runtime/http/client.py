@@ -1,9 +1,8 @@
 """An HTTP client for streams and JSON, with time limits, retries and errors that explain.
 
 Requests go out by `pool.py`; by `aiohttp_client.py` where the environment names a proxy; by
-`httpx_client.py` where the host application gave its own client. A response that was read to its
-end gives its connection back to the pool; any other is closed at once, so that no tokens are paid
-for that are not read.
+`httpx_client.py` where the host application gave its own client. The connection of a response that
+was read to its end is reused; any other is closed at once, so that no unread tokens are paid for.
 """
 
 import asyncio

@@ -49,6 +49,8 @@ def test_secrets_are_found_by_name_and_in_addresses(value: Any, secrets: set[str
             "GET https://u:p@h.example/?city=Oslo&key=x1",
             "GET https://***@h.example/?city=Oslo&key=***",
         ),
+        ("redis://u:a/b#c?d@e@[2001:db8::1]:6379/0", "redis://***@[2001:db8::1]:6379/0"),
+        ("http://h.example:80/a@b/?a=1;sig=x1#token=x2", "http://h.example:80/a@b/?a=1;sig=***"),
         ("Authorization: Bearer eyJ0.eyJ1.c2ln", "Authorization: Bearer ***"),
         ("Bearer tokens and Basic authentication", "Bearer tokens and Basic authentication"),
     ],

@@ -88,7 +88,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
     if any(error.type_name == "ERR_RESOURCE_LIMIT" for error in parser.error_log):
         raise LimitExceeded("The elements of the page are nested too deeply.")
     lower = page.lower()
-    if "<html" in lower and "</html" not in lower and "</body" not in lower:
+    if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
     if root is not None and (texts := _count_doubtful_texts(root)):
         note = f"Texts that the style of the page may hide are read: {texts:,}."

@@ -37,7 +37,7 @@ def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
 @in_one_test(
     ("page", "warning"),
     [
-        ("<html><p>x</p><ul><li>y", "The page has no end: it may be cut off."),
+        ("<html><body><p>x</p><ul><li>y", "The page has no end: it may be cut off."),
         (
             "<style>.no {display: none}</style><p class=no>x</p><p style='opacity:0'>y</p>",
             "Texts that the style of the page may hide are read: 2.",

@@ -19,8 +19,9 @@ _JOINERS = "\u200c\u200d"
 _LESS = "<\ufe64\uff1c"
 _TAG = re.compile(rf"[{_LESS}](?=\s*/|[!?]|[^\W\d])")
 _BLOCKS = "skills?|schema|message|system|data|memory|instructions?|user|assistant|tools?"
+# also of longer words, which may be cut to one of these
 _BLOCK_TAG = re.compile(
-    rf"[{_LESS}](?=[\s{_JOINERS}]*/?[\s{_JOINERS}]*(?:{_BLOCKS})\b)", re.IGNORECASE
+    rf"[{_LESS}](?=[\s{_JOINERS}]*/?[\s{_JOINERS}]*(?:{_BLOCKS}))", re.IGNORECASE
 )
 _INSTRUCTION = re.compile(
     r"\b(?:ignore|forget|disregard|override|bypass)\b.{0,40}"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copilot_runtime.extensions.analyst.engine.metadata import ColumnMetadata, TableMetadata
@@ -258,6 +258,7 @@ TAG = re.compile(r"<\s*/?\s*(?:skills?|schema)", re.IGNORECASE)
 
 
 @given(TEXTS, st.integers(1, 80))
+@example("< SKILL0", 8)
 def test_a_line_is_one_line_without_tags(text: str, limit: int) -> None:
     for result in (quote_line(text, limit), quote_attribute(text, limit)):
         assert len(result.splitlines()) <= 1

@@ -80,9 +80,10 @@ def list_activities(events: Sequence[Event], kind: str) -> list[Any]:
 
 
 def list_thoughts(events: Sequence[Event]) -> list[tuple[str, str]]:
-    """Return type and text of the thoughts, in order."""
+    """Return type and text of the thoughts, in order, without those of data that load slowly."""
     (content,) = list_activities(events, "analyst-thoughts")
-    return [(one["type"], one["content"]) for one in content["thoughts"]]
+    thoughts = [(one["type"], one["content"]) for one in content["thoughts"]]
+    return [one for one in thoughts if not one[1].startswith("Loading ")]
 
 
 def read_text(events: Sequence[Event]) -> str:

@@ -60,6 +60,7 @@ async def test_what_a_tool_refuses_is_an_error_of_the_call(write: Write, served:
     assert "The disk is full." in (result.error or "")
 
 
+@pytest.mark.stalls(reason="The server that sends 10 MB runs in the test itself.")
 async def test_10_mb_are_an_error_of_the_call(write: Write, served: Served) -> None:
     assert (await call_tool(write(_tool({"server": served.url, "tool": "large"})))).error
 

@@ -279,7 +279,7 @@ def test_the_command_says_where_each_value_came_from_and_what_enabled_the_export
     ):
         line = line_of(output, setting)
         assert (line[2], line[-1]) == (value, source)
-    assert line_of(output, "telemetry.semconv")[-1] == "both."
+    assert line_of(output, "telemetry.semconv")[-1] == "names."
     last = "Telemetry is exported by OTLP (http/protobuf) to http://a:1 (otlpEndpointEnvVar)."
     assert output.splitlines()[-1] == last
 

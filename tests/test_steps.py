@@ -12,8 +12,8 @@ MOST: Mapping[str, Mapping[str, int]] = {
     "AG-UI": {"chat": 20_450, "chunk": 1_960},
     "AG-UI agent": {"chat": 18_100, "chunk": 1_788},
 }
-"""Libraries are included, so that work that moves into them counts, too; a busy machine adds 1 % by
-turns of asyncio. A change may add 2 %. Lower a figure when it falls; `python -m benchmarks.steps` prints parts."""
+"""With libraries, so that work that moves into them counts; a busy machine adds 1 % by asyncio. A
+change may add 2 %. Lower a figure when it falls; `python -m benchmarks.steps` prints parts."""
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Each Python has other bytecodes.")

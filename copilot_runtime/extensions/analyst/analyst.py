@@ -180,6 +180,7 @@ class Analyst:
             self.upkeep.start()
         except Exception as error:
             self._failed_at = monotonic()
+            self.progress.clear()
             logger.error("The analyst cannot load its data: %s", error)  # named
             raise
 

@@ -51,7 +51,9 @@ def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path)
 
 
 def _unpack(connection: duckdb.DuckDBPyConnection, file: Path, target: Path) -> None:
-    lines = "delim='', quote='', escape='', columns={'line': 'VARCHAR'}, max_line_size=268435456"
+    # without its size, a buffer is 16 of the longest lines
+    sizes = "max_line_size=16777216, buffer_size=33554432"
+    lines = f"delim='', quote='', escape='', columns={{'line': 'VARCHAR'}}, {sizes}"
     connection.execute(
         f"COPY (FROM read_csv({quote_text(str(file))}, auto_detect=false, header=false, {lines})) "
         f"TO {quote_text(str(target))} (header false, delimiter '', quote '', escape '')"

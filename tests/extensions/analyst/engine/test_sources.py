@@ -1,6 +1,7 @@
 """Copies follow their sources: whole, once, and the old one stays if a new one fails."""
 
 import asyncio
+import gzip
 import os
 import sqlite3
 import zipfile
@@ -97,10 +98,18 @@ async def test_a_source_that_takes_too_much_is_left_out_alone(
 async def test_a_glob_with_a_name_is_one_data_set(tmp_path: Path, options: EngineOptions) -> None:
     for number in range(3):
         (tmp_path / f"part-{number}.csv").write_text(f"n\n{number}\n")
-    engine = Engine(options, [parse_source(f"parts={tmp_path}/part-*.csv")])
+    (tmp_path / "part-3.csv").touch()
+    (tmp_path / "part-4.csv").write_text("n,m\n4,1\n")
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"n\n8\n"))
+    places = (f"parts={tmp_path}/part-*.csv", f"{tmp_path}/packed.csv.gz")
+    engine = Engine(options, [*map(parse_source, places)])
     await engine.open()
     async with aclosing(engine):
-        assert await read(engine, "SELECT sum(n) FROM parts") == [(3,)]
+        assert await read(engine, "SELECT sum(n), sum(m) FROM parts") == [(7, 1)]
+        assert await read(engine, "FROM packed") == [(8,)]
+        description = engine.datasets["parts"].description
+        assert "part-3.csv is empty: it is left out." in description
+        assert "different columns" in description
 
 
 async def test_a_late_row_that_is_unlike_the_first_is_copied(

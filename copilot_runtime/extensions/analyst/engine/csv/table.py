@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -58,6 +58,7 @@ class CsvFiles:
         self._options = options
         self._notes: list[str] = []
         self._totals: list[str] = []
+        self._empty: list[str] = []
         self.totals = ""
         """SQL of the rows of the created table that add up no others; empty if all are such."""
 
@@ -67,13 +68,15 @@ class CsvFiles:
         Raises `duckdb.Error`, `OSError`, and `ValueError` for an empty file.
         """
         self._notes += [file.note for file in self._files if file.note]
-        pairs = [(find_layout(file.path, file.delimiter), file.path) for file in self._files]
+        pairs = list(self._find_layouts())
         parts = [
             self._read(number, layout, [path for _, path in group])
             for number, (layout, group) in enumerate(groupby(pairs, key=lambda pair: pair[0]))
         ]
         texts = parts[0]
         if len(parts) > 1:
+            if len({frozenset(layout.names) for layout, _ in pairs}) > 1:
+                self._notes.append("Its files have different columns: what one lacks is empty.")
             texts = "temp.csv_texts"
             union = " UNION ALL BY NAME ".join(f"FROM {part}" for part in parts)
             self._connection.execute(f"CREATE TEMP TABLE csv_texts AS {union}")
@@ -100,6 +103,17 @@ class CsvFiles:
             *self._notes[:_MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
+
+    def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:
+        """Yield the files that have lines. Raises `ValueError` if there is none."""
+        for number, file in enumerate(self._files):
+            try:
+                yield find_layout(file.path, file.delimiter), file.path
+            except ValueError:
+                if number == len(self._files) - 1 == len(self._empty):
+                    raise
+                self._empty.append(file.path.name)
+                self._notes.append(f"{file.path.name} is empty: it is left out.")
 
     def _read(self, number: int, layout: Layout, paths: Sequence[Path]) -> str:
         """Read files of one layout into a table of texts; return its name."""

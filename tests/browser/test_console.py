@@ -232,7 +232,7 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
 @pytest.mark.parametrize(
     ("status", "kind", "body", "said"),
     [
-        (403, "application/json", '{"detail": "Not you."}', ["HTTP 403", "Not you."]),
+        (401, "application/json", '{"detail": "Not you."}', ["Sign in", "Not you."]),
         (404, "application/json", '{"error": "Agent not found"}', ["HTTP 404", "Agent not found"]),
         (502, "text/html", "<h1>Bad gateway</h1>", ["HTTP 502", "<h1>Bad gateway</h1>"]),
         (200, "text/html", "<h1>Welcome</h1>", ["HTTP 200", "<h1>Welcome</h1>"]),

@@ -3,8 +3,8 @@
 Each value is truncated to `MAX_CHARACTERS` of JSON.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, assert_never
 
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
@@ -27,6 +27,8 @@ _MAX_MESSAGES = 200
 
 _FINISH_REASONS = {"tool_calls": "tool_call", "refusal": "content_filter"}
 """The conventions' finish reasons, where they differ from `Usage.stop_reason`."""
+_SOURCES = {"data": ("blob", "content"), "url": ("uri", "uri"), "id": ("file", "file_id")}
+"""The conventions' type of a medium and the field of its value, by `MediaPart.source`."""
 
 
 def render_request(messages: Sequence[Message]) -> tuple[list[JsonPart], list[JsonPart]]:
@@ -127,12 +129,12 @@ def _render_part(part: TextPart | MediaPart) -> JsonPart:
     match part:
         case TextPart():
             return {"type": "text", "content": replace_surrogates(part.text)}
-        case MediaPart(source="data"):
-            return _build_media("blob", part.kind, part.mime_type, content=part.value)
-        case MediaPart(source="url"):
-            return _build_media("uri", part.kind, part.mime_type, uri=part.value)
         case MediaPart():
-            return _build_media("file", part.kind, part.mime_type, file_id=part.value)
+            type, field = _SOURCES[part.source]
+            media = _build_media(type, part.kind, part.mime_type, **{field: part.value})
+            metadata: Any = part.metadata if isinstance(part.metadata, Mapping) else {}
+            name = part.filename or metadata.get("filename")
+            return {**media, "filename": replace_surrogates(str(name))} if name else media
         case _:
             assert_never(part)
 

@@ -171,7 +171,7 @@ def begin_loading() -> None:
         threading.Thread(target=load_prices_now, name="prices", daemon=True).start()
     else:
         missing = MissingPackage("The cost of requests to models", "genai-prices", "prices")
-        logger.info("Traces have no costs. %s %s", missing.message, missing.hint)
+        logger.info("Traces have no costs. %s", missing.message)
 
 
 async def finish_loading() -> None:

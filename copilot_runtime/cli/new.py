@@ -58,5 +58,6 @@ def new(
     typer.echo(f"cd {quote(str(name))}\ncopilot-runtime serve app:app --reload")
     typer.echo("copilot-runtime chat --url http://127.0.0.1:8000/api/copilotkit")
     typer.echo("copilot-runtime test --target app:runtime")
+    typer.echo("pip install pytest httpx2 && pytest")
     if react:
         typer.echo("cd page && npm install && npm run dev")

@@ -70,8 +70,13 @@ def test_a_conversation_keeps_its_order_and_an_assistants_words_and_calls_are_on
             {"type": "uri", "modality": "audio", "uri": "https://a.example/b"},
         ),
         (
-            MediaPart(kind="document", source="id", value="file-1"),
-            {"type": "file", "modality": "document", "file_id": "file-1"},
+            MediaPart(kind="document", source="id", value="file-1", metadata={"filename": "a.csv"}),
+            {
+                "type": "file",
+                "modality": "document",
+                "file_id": "file-1",
+                "filename": "a.csv",
+            },
         ),
     ],
 )

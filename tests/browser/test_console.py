@@ -232,7 +232,7 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
 @pytest.mark.parametrize(
     ("status", "kind", "body", "said"),
     [
-        (403, "application/json", '{"detail": "Not you."}', ["HTTP 403", "Not you."]),
+        (401, "application/json", '{"detail": "Not you."}', ["Sign in", "Not you."]),
         (404, "application/json", '{"error": "Agent not found"}', ["HTTP 404", "Agent not found"]),
         (502, "text/html", "<h1>Bad gateway</h1>", ["HTTP 502", "<h1>Bad gateway</h1>"]),
         (200, "text/html", "<h1>Welcome</h1>", ["HTTP 200", "<h1>Welcome</h1>"]),
@@ -354,6 +354,30 @@ async def test_steps_and_activities_are_shown_while_they_go_on(browser: Browser)
         await expect(answer(page)).to_have_text("two")
         await expect(page.locator(".step")).to_have_text("▸ search")
         await expect(page.locator(".card pre")).to_have_text('{\n  "found": 2\n}')
+
+
+async def test_files_are_chips_with_their_names_and_what_is_said_of_them(browser: Browser):
+    files = [
+        {"name": "sales.csv", "state": "searchable"},
+        {"name": "game.exe", "state": "refused", "message": "It is a program."},
+    ]
+    shown = Activity(message_id="f", activity_type="files", content={"files": files})
+    async with console(browser, agents(reader=ScriptedAgent(shown, *said("Two.")))) as page:
+        await say(page, "Which?")
+
+        chips = page.get_by_role("list", name="Files").get_by_role("listitem")
+        await expect(chips).to_have_text(["sales.csv", "game.exe · It is a program."])
+
+
+async def test_times_at_midnight_are_dates_in_a_column_without_others(browser: Browser):
+    rows = [["2025-01-01T00:00:00", "2025-01-01T00:00:00"], [None, "2025-02-01T08:30:00"]]
+    table = {"columns": [{"name": "month"}, {"name": "at"}], "rows": rows}
+    shown = Activity(message_id="t", activity_type="analyst-table", content=table)
+    async with console(browser, agents(analyst=ScriptedAgent(shown, *said("So.")))) as page:
+        await say(page, "when?")
+
+        cells = page.locator(".card tbody tr").first.locator("td")
+        await expect(cells).to_have_text(["2025-01-01", "2025-01-01T00:00:00"])
 
 
 BOOKING = Interrupt(

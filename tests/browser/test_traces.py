@@ -211,8 +211,16 @@ async def test_an_answer_leads_to_its_trace_and_is_rated(browser: Browser) -> No
 async def test_an_answer_of_long_ago_has_no_trace_any_more(browser: Browser) -> None:
     async with served(a_runtime()) as url, opened(browser) as context:
         page = await context.new_page()
+        errors: list[str] = []
+        page.on("console", lambda it: errors.append(it.text) if "<svg>" in it.text else None)
         await page.goto(f"{url}traces#run=none")
-        await expect(page.locator("#problem")).to_contain_text("there is none any more")
+        await expect(page.get_by_role("alert")).to_contain_text("there is none any more")
+        async with page.expect_response(re.compile("/stats.*nowhere")):
+            await page.get_by_label("Find", exact=True).fill("nowhere")
+        await page.goto(f"{url}traces#0000")
+        await expect(page.get_by_role("alert")).to_contain_text("There is no such trace.")
+        await expect(page.locator("#missing")).to_be_visible()
+        assert errors == []
 
 
 async def test_where_no_traces_are_kept_answers_have_none(browser: Browser) -> None:

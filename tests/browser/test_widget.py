@@ -52,12 +52,15 @@ async def test_a_page_without_react_has_a_chat_that_lasts_over_a_reload(browser:
         await ask(page, "hello")
         adapter.say_one()
         await expect(page.locator(".assistant strong")).to_have_text("Ahoy")
+        await page.reload()
+        await expect(page.locator(".assistant strong")).to_have_text("Ahoy")
         adapter.say_one()
         await expect(page.get_by_role("link", name="the log")).not_to_have_attribute("href", "/log")
         await expect(page.get_by_role("button", name="Send")).to_be_visible()
 
+        await page.get_by_role("button", name="Close", exact=True).click()
         await page.reload()
-        await page.get_by_role("button", name="Chat").click()
+        await page.get_by_role("button", name="Chat:").click()
         await expect(page.locator(".user")).to_have_text("hello")
         await expect(page.locator(".assistant")).to_have_text("Ahoy from the log.")
 
@@ -88,3 +91,20 @@ async def test_a_hostile_answer_does_nothing_to_the_page_around_a_widget(browser
         assert await page.locator(".assistant :is(script, img, form, style)").count() == 0
         hrefs = await page.locator(".assistant a").evaluate_all("all => all.map((a) => a.protocol)")
         assert set(hrefs) <= {"https:"}
+
+
+async def test_on_a_phone_a_widget_fills_the_screen_and_opens_at_the_end(browser: Browser):
+    adapter = HeldAdapter("Ahoy\n\n" * 99)
+    adapter.say_one()
+    async with shop(browser, CopilotRuntime(adapter=adapter)) as page:
+        await page.set_viewport_size({"width": 360, "height": 640})
+        await page.get_by_role("button", name="Chat").click()
+        await ask(page, "hello")
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        box = await page.locator(".panel").bounding_box()
+        await page.get_by_role("button", name="Close", exact=True).click()
+        await page.get_by_role("button", name="Chat:").click()
+
+        assert box == {"x": 0, "y": 0, "width": 360, "height": 640}
+        log = page.locator(".log")
+        assert await log.evaluate("it => it.scrollHeight - it.scrollTop - it.clientHeight < 2")

@@ -25,7 +25,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_new_project_passes_its_own_tests_and_scenarios(project: Path) -> None:
-    own = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    own = [str(Path(sys.executable).with_name("pytest")), "-q", "-p", "no:cacheprovider"]
     for command in (own, [*COMMAND, "test", "--target", "app:runtime", "--offline"]):
         done = finished(command, cwd=project, env=CLEAN)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -230,8 +230,12 @@ def test_a_browser_action_is_offered_by_its_availability(
     assert ("arguments" in message) is called
 
 
-def test_the_mounted_runtime_lets_nobody_in_without_a_token(run: Run) -> None:
+def test_the_mounted_runtime_lets_nobody_in_without_a_login(run: Run) -> None:
     with TestClient(run(program("start/fastapi"))["app"]) as client:
+        page = client.get("/", headers={"accept": "text/html"}, follow_redirects=False)
+        assert (page.status_code, page.headers["location"]) == (303, "/login")
+        assert client.get("/login").status_code == 200
+        assert client.post("/login", data={"user": "ann", "password": "a"}).status_code == 401
         assert client.post("/api/copilotkit", json=chat()).status_code == 401
         assert client.get("/api/copilotkit/health").status_code == 200
         preflight = {"origin": "http://a.example", "access-control-request-method": "POST"}
@@ -239,13 +243,14 @@ def test_the_mounted_runtime_lets_nobody_in_without_a_token(run: Run) -> None:
 
 
 def test_two_people_who_sign_in_to_the_mounted_runtime_share_no_threads(run: Run) -> None:
-    ann, bob = ({"authorization": f"Bearer open-{word}"} for word in ("sesame", "barley"))
-    with TestClient(run(program("start/fastapi"))["app"]) as client:
-        for user in (ann, bob):
-            client.post("/api/copilotkit/agent/default/run", json=run_input(), headers=user)
-        answers = [client.get("/api/copilotkit/threads", headers=user) for user in (ann, bob)]
+    threads: list[Any] = []
+    with TestClient(run(program("start/fastapi"))["app"], base_url="http://localhost") as client:
+        for user, word in (("ann", "sesame"), ("bob", "barley")):
+            page = client.post("/login", data={"user": user, "password": f"open-{word}"})
+            assert "data-endpoint" in page.text
+            client.post("/api/copilotkit/agent/default/run", json=run_input())
+            threads.append(client.get("/api/copilotkit/threads").json()["threads"])
 
-    threads = [answer.json()["threads"] for answer in answers]
     assert [[thread["createdById"] for thread in found] for found in threads] == [["ann"], ["bob"]]
 
 

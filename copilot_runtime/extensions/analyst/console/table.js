@@ -16,7 +16,8 @@ function compareCells(one, other) {
   return String(one).localeCompare(String(other), "en", { numeric: true });
 }
 
-function drawTable({ title, columns, rows, total_rows, is_truncated }) {
+function drawTable({ title, columns, rows: given, total_rows, is_truncated }) {
+  const rows = withDates(given);
   const box = element("figure", "", "table");
   const table = element("table"), head = element("thead"), body = element("tbody"), line = element("tr");
   table.setAttribute("aria-label", title || "Result");

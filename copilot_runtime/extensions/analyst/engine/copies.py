@@ -155,9 +155,9 @@ class Copy:
             create = f"CREATE TABLE {quote_name(name)} AS {export.build_select()}"
             try:
                 self._connection.execute(create)
+            except duckdb.InterruptException:
+                raise
             except duckdb.Error as error:
-                if self._is_stopped:
-                    raise
                 logger.error("The table %r: %s", export.table, error)
                 left_out.append(f"The table {export.table!r} cannot be read and is left out.")
                 continue

@@ -21,6 +21,15 @@ const formatCount = (count) => count.toLocaleString("en");
 /* Appends a plus if there are requests without a known price. */
 const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
 
+const MIDNIGHT = /^\d{4}-\d\d-\d\d[T ]00:00(:00(\.0+)?)?(Z|\+00:00)?$/;
+const isMidnight = (cell) => typeof cell === "string" && MIDNIGHT.test(cell);
+
+/* Rows with dates in place of times, in columns whose times are all at midnight. */
+function withDates(rows) {
+  const isDate = (rows[0] ?? []).map((_, at) => rows.every((row) => row[at] == null || isMidnight(row[at])));
+  return rows.map((row) => row.map((cell, at) => (isDate[at] && cell ? cell.slice(0, 10) : cell)));
+}
+
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 /* Bidirectional control characters: the approved text must be the displayed text. */

@@ -41,7 +41,7 @@ function tableOf(names, rows) {
   });
   write(table.createTHead().insertRow(), "th", names);
   const body = table.createTBody();
-  for (const row of rows.slice(0, MOST_ROWS)) write(body.insertRow(), "td", row);
+  for (const row of withDates(rows).slice(0, MOST_ROWS)) write(body.insertRow(), "td", row);
   box.tabIndex = 0;
   if (rows.length <= MOST_ROWS) return box;
   const all = element("div");

@@ -55,6 +55,7 @@ const VIEWS = {
 const ACTIVITIES = {
   "a2ui-surface": surfaceActivityView,
   sources: sourcesView,
+  files: filesView,
   ...(hasSandbox() && { "mcp-apps": appView, "open-generative-ui": generatedPageView }),
 };
 
@@ -84,7 +85,7 @@ function userView(item) {
   tools.append(iconButton("edit", "Edit", () => edit(item, bubble)), iconButton("copy", "Copy", (event) => copyText(wordsOf([item]), event.currentTarget)));
   return { node, update() {
     const parts = Array.isArray(item.content) ? item.content : [{ type: "text", text: item.content }];
-    bubble.replaceChildren(...parts.map(partView));
+    bubble.replaceChildren(...parts.flatMap((part, at) => (at ? [" ", partView(part)] : [partView(part)])));
   } };
 }
 
@@ -189,6 +190,18 @@ function sourcesView() {
     node.replaceChildren(...(content?.sources ?? []).map(({ title, id, url }) => {
       const item = element("li");
       item.append(url ? link(title || id, url) : title || id);
+      return item;
+    }));
+  } };
+}
+
+/* The files of a question, as chips, with what the server says of them. */
+function filesView() {
+  const node = element("ul", "sources files");
+  node.ariaLabel = "Files";
+  return { node, update({ content }) {
+    node.replaceChildren(...(content?.files ?? []).map(({ name, state, message }) => {
+      const item = element("li", "", [name, state === "reading" ? "reading …" : message].filter(Boolean).join(" · "));
       return item;
     }));
   } };

@@ -63,9 +63,11 @@ function setOpen(isOpen) {
 
 function open(isOpen) {
   setOpen(isOpen);
+  keep(" open", isOpen ? "yes" : "");
   if (!isOpen) return bubble.focus();
   field.focus();
-  if (!thread.items.length && kept()) read("connect", { messages: [] });
+  log.scrollTop = log.scrollHeight;  // a closed panel has no end
+  if (!thread.items.length && kept("")) read("connect", { messages: [] });
 }
 
 panel.onkeydown = (event) => {
@@ -89,15 +91,20 @@ form.onsubmit = (event) => {
 const KEY = `copilot-widget ${base} ${agent}`;
 let thread, views, reading = null, isScheduled = false;
 
-function kept() {
-  try { return sessionStorage.getItem(KEY); } catch { return null; }
+/* What the tab keeps: its thread, and whether the chat is open. */
+function kept(name) {
+  try { return sessionStorage.getItem(KEY + name); } catch { return null; }
 }
 
-let threadId = kept() ?? newId();
+function keep(name, value) {
+  try { sessionStorage.setItem(KEY + name, value); } catch { /* storage is disabled: until the page is left */ }
+}
+
+let threadId = kept("") ?? newId();
 
 function remember(id) {
   threadId = id;
-  try { sessionStorage.setItem(KEY, id); } catch { /* storage is disabled: until the page is left */ }
+  keep("", id);
 }
 
 function show(conversation) {
@@ -215,4 +222,4 @@ const still = (node) => ({ node, update() {} });
 show(new Conversation());
 setOpen(fill !== undefined);
 (document.body ?? document.documentElement).append(host);
-if (fill !== undefined) open(true);
+if (fill !== undefined || kept(" open")) open(true);

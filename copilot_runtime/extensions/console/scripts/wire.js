@@ -50,7 +50,7 @@ async function refusal(response) {
   let answer = null;
   try { answer = JSON.parse(body); } catch { /* not JSON: shown as it is */ }
   const detail = answer?.message ?? answer?.details ?? answer?.detail ?? answer?.error ?? body.slice(0, 300);
-  const title = TITLES[answer?.errors?.[0]?.extensions?.code] ?? `HTTP ${response.status}`;
+  const title = TITLES[answer?.errors?.[0]?.extensions?.code] ?? (response.status === 401 ? "Sign in" : `HTTP ${response.status}`);
   const words = String(detail || response.statusText || "The answer was empty.");
   if (response.status === 401) refuse(words);
   return new Problem(title, words, { retryAt: retryTimeOf(response) });

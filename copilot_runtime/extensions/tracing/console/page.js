@@ -64,7 +64,7 @@ function drawTrace(trace) {
   ];
   button.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
   button.onclick = () => {
-    if (location.hash.slice(1) === trace.trace_id) attempt(() => open(trace.trace_id));
+    if (location.hash.slice(1) === trace.trace_id) choose(trace.trace_id);
     else location.hash = trace.trace_id;
   };
   item.append(button);
@@ -77,12 +77,23 @@ function drawTrace(trace) {
 async function find(hash) {
   if (!hash.startsWith("run=")) return hash;
   const { traces } = await get(`?limit=1&run_id=${hash.slice(4)}`);
-  if (!traces.length) throw new Error("There is no trace of this answer, or there is none any more.");
+  if (!traces.length) state.id = "";
+  if (!traces.length) throw Object.assign(new Error("There is no trace of this answer, or there is none any more."), { status: 404 });
   history.replaceState(null, "", `#${traces[0].trace_id}`);
   return traces[0].trace_id;
 }
 
+/* Opens a trace; if there is none, says so in its place. */
+const choose = (hash) => attempt(() => open(hash).catch((error) => {
+  if (error.status !== 404) throw error;
+  document.querySelector("main").classList.add("reading");
+  $("trace").hidden = $("costs").hidden = true;
+  $("missing").hidden = false;
+  $("missing-words").textContent = error.message;
+}));
+
 async function open(hash) {
+  $("missing").hidden = true;
   const id = await find(hash);
   state.id = id;
   for (const item of $("list").children) item.firstElementChild.setAttribute("aria-current", item.dataset.trace === id);
@@ -193,7 +204,7 @@ function take(span, phase) {
   span.is_open = phase === "start";
   remember(span);
   if (span.trace_id !== state.id) return;
-  if (!state.spans.size) $("problem").hidden = true;  // it has spans now
+  if (!$("missing").hidden) return choose(state.id);  // it has spans now
   state.spans.set(span.span_id, span);
   if (!state.isRedrawing) {
     state.isRedrawing = true;
@@ -219,7 +230,7 @@ function remember({ content, ...span }) {
 function catchUp() {
   live.clear();
   refreshSoon();
-  if (state.id) attempt(() => open(state.id));
+  if (state.id) choose(state.id);
 }
 
 let refreshing = 0;
@@ -252,7 +263,7 @@ $("find").oninput = () => findSpans($("find").value);
 for (const tab of ["waterfall", "flow", "difference"]) $(`tab-${tab}`).onclick = () => showTab(tab);
 $("download").onclick = () => attempt(() => download("", "json"));
 $("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));
-window.onhashchange = () => attempt(() => open(location.hash.slice(1)));
+window.onhashchange = () => choose(location.hash.slice(1));
 onUser = () => attempt(list).then(watch);
 attempt(list).then(watch);
-if (location.hash.length > 1) attempt(() => open(location.hash.slice(1)));
+if (location.hash.length > 1) choose(location.hash.slice(1));

@@ -25,7 +25,7 @@ async function count(query) {
     `${formatCount(stats.traces)} ${stats.traces === 1 ? "trace" : "traces"}`, stats.failed && `${formatCount(stats.failed)} with errors`,
     tokens && `${formatCount(tokens)} tokens`, dollars && formatDollars(dollars, sum("unpriced")),
   ].filter(Boolean).join(" · ");
-  drawChart(stats.times);
+  if (stats.traces) drawChart(stats.times);
   for (const [name, [, filter]] of Object.entries(GROUPS)) if (filter) offer($(filter), stats[name]);
   $("groups").replaceChildren(...Object.entries(GROUPS).filter(([name]) => stats[name].length).map(([name, [title, filter]]) => drawGroup(title, filter, stats[name])));
 }

@@ -10,8 +10,14 @@ from copilot_runtime.telemetry import semconv
 
 
 def find_question(messages: Any) -> str:
-    """Return the beginning of the last text of input messages on one line; empty without one."""
-    last = next(_list_strings([messages]), "")
+    """Return the beginning of the person's last text on one line; without one, the name of the
+    file, or an empty text.
+    """
+    found = _parse(messages) if isinstance(messages, str) else messages
+    if isinstance(found, list):
+        every = cast("list[Any]", found)
+        found = next((it for it in reversed(every) if _is_question(it)), every)
+    last = next(_list_strings([found]), "")
     return " ".join(last[:1_000].split())[:200]
 
 
@@ -35,19 +41,33 @@ def has_text(span: Record, text: str) -> bool:
     return any(text in value.lower() for value in _list_strings(texts))
 
 
+def _is_question(message: Any) -> bool:
+    return isinstance(message, dict) and cast("dict[str, Any]", message).get("role") == "user"
+
+
+def _parse(text: str) -> Any:
+    """Return the list or object that a text is as JSON, or else the text."""
+    try:
+        return orjson.loads(text) if text[:1] in "[{" else text
+    except ValueError:
+        return text
+
+
 def _list_strings(values: list[Any]) -> Iterator[str]:
-    """Yield the readable text of messages, which may be JSON, without field names."""
+    """Yield the readable text of messages, which may be JSON, without field names, the last first.
+
+    Of media, it is the name of the file, after all else.
+    """
     while values:
         match values.pop():
             case str() as value:
-                try:
-                    found = orjson.loads(value) if value[:1] in "[{" else None
-                except ValueError:
-                    found = None
-                if isinstance(found, list | dict):
-                    values.append(found)
+                found = _parse(value)
+                if isinstance(found, str):
+                    yield found
                 else:
-                    yield value
+                    values.append(found)
+            case {"modality": _, **others}:
+                values.insert(0, others.get("filename"))
             case dict() as value:
                 fields = cast("dict[str, Any]", value).items()
                 values += [it for name, it in fields if name not in _MARKUP]

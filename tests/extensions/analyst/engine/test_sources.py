@@ -17,8 +17,10 @@ import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.engine import streams
+from copilot_runtime.extensions.analyst.engine.copies import Copy
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
+from copilot_runtime.extensions.analyst.engine.postgres import Export, ExportColumn
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import Progress, parse_source
 from copilot_runtime.extensions.analyst.sql.rules import Scope
@@ -142,6 +144,21 @@ async def test_tables_of_sqlite_have_the_types_of_their_values(
         ]
         assert engine.list_datasets(Scope(user="ada")) == []
         assert len(engine.list_datasets(Scope(user="ada", is_operator=True))) == 1
+
+
+def test_a_table_of_a_database_that_cannot_be_copied_is_left_out(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    columns = [ExportColumn(name="n", select="n", convert="CAST({} AS INTEGER)")]
+    exports = [Export(table=name, file=tmp_path / name, columns=columns) for name in ("a", "b")]
+    exports[0].file.write_text("one")
+    exports[1].file.write_text("2")
+    copy = Copy(tmp_path / "part", options)
+    tables = copy.copy_exports(exports, str)
+    copy.discard()
+
+    [table] = tables
+    assert (table.name, table.notes) == ("b", ["The table 'a' cannot be read and is left out."])
 
 
 async def test_a_database_of_sqlite_loses_only_what_cannot_be_read(

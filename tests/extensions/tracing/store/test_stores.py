@@ -96,6 +96,30 @@ async def test_a_text_finds_answers_that_are_kept_and_the_beginning_of_an_id(
     assert await list_ids(store, TraceFilter(text=text)) == ["t1-00000"] * is_found
 
 
+FILE = {"type": "blob", "modality": "document", "content": "TVRJ", "filename": "sales.csv"}
+WORDS = {"type": "text", "content": "Which month?"}
+
+
+@in_one_test(
+    ("parts", "question"),
+    [
+        ([WORDS, FILE], "Which month?"),
+        ([FILE, WORDS], "Which month?"),
+        ([WORDS, FILE | {"modality": "image", "filename": "sales.png"}], "Which month?"),
+        ([FILE], "sales.csv"),
+    ],
+)
+@in_one_test("is_text", [False, True])
+async def test_a_trace_has_the_words_of_the_person_or_the_name_of_the_file_as_its_question(
+    store: TraceStore, parts: list[dict[str, str]], question: str, *, is_text: bool
+) -> None:
+    result = {"type": "tool_call_response", "id": "c", "response": "done"}
+    asked = [{"role": "user", "parts": parts}, {"role": "tool", "parts": [result]}]
+    content = {semconv.INPUT_MESSAGES: json.dumps(asked) if is_text else asked}
+    store.add(make_span("t1", "a", "invoke_agent a", content=content))
+    assert [summary.question for summary in await store.list_traces()] == [question]
+
+
 async def test_a_trace_in_many_batches_is_counted_as_a_whole(store: TraceStore) -> None:
     for number in range(5):
         store.add(make_chat("t1", f"s{number}", {semconv.REQUEST_MODEL: "m"}, start=100 + number))

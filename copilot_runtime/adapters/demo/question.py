@@ -1,7 +1,7 @@
 """Reads a question about a table for the demo model, and lists the words that it left unread."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from copilot_runtime.adapters.demo.matching import split_words
@@ -35,7 +35,8 @@ LOWEST = list_stems("least worst lowest smallest fewest minimum min bottom")
 _SELLING = list_stems(
     "sell sold sale earn earned spend spent bring revenue turnover income amount value"
 )
-_EACH = list_stems("by per each every")
+_PER = list_stems("per each every")
+_EACH = _PER | {"by"}
 _GROUPING = _EACH | {"which", "what"}
 _DISTINCT = list_stems("different distinct unique")
 COUNTING = list_stems("many number count")
@@ -56,6 +57,8 @@ class Group(NamedTuple):
     is_time: bool = False
     is_ranked: bool = False
     """Whether the first or the last group is asked for, as in "which region"."""
+    is_each: bool = False
+    """Whether it is a unit that a number is counted for, as in "per day"."""
 
 
 class _Mention(NamedTuple):
@@ -106,6 +109,10 @@ class Question:
         self._left -= {*places}
         return places
 
+    def return_places(self, places: Iterable[int]) -> None:
+        """Mark the words at some places as not understood."""
+        self._left |= {*places}
+
     def list_unknown(self) -> list[str]:
         """Return the words that no rule has understood."""
         return [self._words[at] for at in sorted(self._left) if self._stems[at] not in _UNSAID]
@@ -147,12 +154,13 @@ class Question:
         mentions = {mention.places[0]: mention for mention in self._list_mentions()}
         for at, word in enumerate(self._stems):
             unit = _EVERY.get(word, word if word in _UNITS else "")
-            before = "every" if word in _EVERY else self._find_opening(at, groups)
+            before = "per" if word in _EVERY else self._find_opening(at, groups)
             is_ranked = bool(before) and before not in _EACH
+            is_each = before in _PER
             mention = mentions.get(at)
             if unit and self.table.time is not None and before:
                 group = group_by_time(self.table.time, unit)
-                groups[at] = group._replace(is_ranked=is_ranked)
+                groups[at] = group._replace(is_ranked=is_ranked, is_each=is_each)
                 self._left.discard(at)
             elif mention is None or mention.column.is_number or mention.column.is_flag:
                 continue
@@ -160,7 +168,8 @@ class Question:
                 continue  # "what are the sales" asks for a number, though the column is a text
             elif before or self._is_condition(mention.column):  # "the Online store" is no group
                 name = mention.column.name
-                group = Group(name, quote_name(name), mention.column.is_time, is_ranked)
+                is_time = mention.column.is_time
+                group = Group(name, quote_name(name), is_time, is_ranked, is_each and not is_time)
                 groups |= {mention.places[-1]: group} if before else {}
                 self._left -= {*mention.places}
         if groups:

@@ -30,6 +30,7 @@ _PHRASES: Mapping[str, str] = {
     "came back": "returned",
     "sent back": "returned",
     "over time": "by month",
+    "in total": "altogether",
     "bots": "source name",
     "bot": "source name",
 }
@@ -101,6 +102,10 @@ class Table:
     def key(self) -> Column | None:
         """The column that identifies a row: the first one, if it holds ids."""
         return next((column for column in self.columns[:1] if column.is_key), None)
+
+    def list_names(self) -> Sequence[str]:
+        """Return its name and those of its columns."""
+        return [self.name, *(name for one in self.columns for name in (one.name, *one.synonyms))]
 
     @property
     def sql(self) -> str:

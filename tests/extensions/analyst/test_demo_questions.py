@@ -1,4 +1,4 @@
-"""The demo model answers sixty questions about two data sets, or says that it cannot.
+"""The demo model answers a hundred questions about two data sets, or says that it cannot.
 
 A text is the SQL of somebody who knows the data, a list its rows; `None` means that the demo asks
 the data nothing, and says what it can answer.
@@ -83,6 +83,18 @@ OF_SALES: Sequence[tuple[str, Sequence[Row] | None]] = [
     ),
     ("Kettle sales in March 2026", [(20,)]),
     ("Monthly revenue of Mixers", [("2026-01-01", 80), ("2026-03-01", 242)]),
+    ("What is the average number of orders per region?", [(2.5,)]),
+    ("Mean orders per product", [(3.333,)]),
+    ("How many orders on average per month?", [(3.333,)]),
+    ("Average orders per day in January 2026", None),
+    ("Average number of Kettle orders per region", None),
+    ("How many orders in total?", [(10,)]),
+    ("Average number of orders by region and month", None),
+    ("Median orders per region", None),
+    ("What is the typical number of orders per month?", None),
+    ("Average of total per region per month", None),
+    ("Average monthly sales", None),
+    ("What is the maximum number of orders?", None),
     ("Why did sales drop in February 2026?", None),
     ("Who wrote Hamlet?", None),
     ("Which customer spends most?", None),
@@ -195,6 +207,8 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
         "SELECT source_name, avg(faithfulness_score) AS f FROM eval_data "
         "GROUP BY source_name ORDER BY f",
     ),
+    ("Average number of orders per customer", "SELECT count(*) / 400 FROM orders"),
+    ("Average orders per day", "SELECT count(*) / 546 FROM orders"),
     (
         "How many customers are in each region?",
         "SELECT region, count(*) AS n FROM customers GROUP BY region ORDER BY n DESC, region",

@@ -323,6 +323,10 @@ _COMMON = set(
         "they this to was we were what when where which who whom whose why will with would you"
     )
 )
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_ENDING = re.compile(r"(?:ing|ed|es|s)$")
+_START = re.compile(r"(?:^|[!?:\n]|\w{3}\.)\W*$")
+"""What stands before the first word of a sentence."""
 _NOTE = re.compile(r"^\[.*\]$", re.MULTILINE)
 """The note that the runtime adds to a question with an attached file."""
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
@@ -375,11 +379,31 @@ def list_passages(question: str, passages: Sequence[Passage]) -> str:
     return "\n".join(f"- {link[1:-1]}" for link in [*links.values()][:_MOST_SENTENCES])
 
 
+def list_missing(question: str, passages: Sequence[Passage], *, is_name: bool) -> Sequence[str]:
+    """Return the names in a question that no passage has: texts in quotation marks, and words with
+    a capital letter inside of a sentence. Without `is_name`, the last word counts as one.
+    """
+    question = _NOTE.sub("", question)
+    names = [quote[1] or quote[2] for quote in _QUOTED.finditer(question)]
+    rest = _QUOTED.sub(" a ", question)
+    words = [*_WORD.finditer(rest)]
+    for word in words if is_name else words[-1:]:
+        is_plain = word[0][0].islower() or rest.isupper() or _START.search(rest[: word.start()])
+        if word[0].lower() not in _COMMON and not (is_name and is_plain):
+            names.append(word[0])
+    text = " ".join(" ".join(f"{one.title} {one.text}" for one in passages).lower().split())
+    text = f" {text} {text.replace('-', '')}"
+    return [name for name in dict.fromkeys(names) if not _has_name(text, name.lower())]
+
+
+def _has_name(text: str, name: str) -> bool:
+    start = "" if name == name.upper() else r"(?<!\w)"  # a script without capitals has no spaces
+    return bool(re.search(start + re.escape(_ENDING.sub("", name) or name), text))
+
+
 def _stems(text: str) -> set[str]:
     """Return the stems of a text's words, without stop words."""
-    words = (
-        re.sub(r"(?:ing|ed|es|s)$", "", word) for word in split_words(text) if word not in _COMMON
-    )
+    words = (_ENDING.sub("", word) for word in split_words(text) if word not in _COMMON)
     return {word for word in words if len(word) > 1}
 
 

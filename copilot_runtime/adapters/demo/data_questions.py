@@ -168,6 +168,8 @@ def _select_rows(question: Question) -> str:
 
 def _compare(question: Question) -> Call | None:
     metric = question.take_number()
+    if metric and metric.is_metric:
+        return None
     question.take(question.rows)
     match [*question.values.items()]:
         case [(name, [first, second])] if not question.period:
@@ -205,6 +207,7 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
     is_ranking = any(group.is_ranked for group in groups)
     if order and is_ranking and not (metric or flag or counted or rows):
         metric = guess_amount(question.table)  # "the best regions"
+    is_flagged = flag is not None
     if flag is not None and (metric is not None or is_count):
         conditions.append(quote_name(flag.name))
         flag = None
@@ -224,6 +227,13 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
             question.return_places(words)
             return None
         value, name = f"{function}({quote_name(metric.name)})", _NAMES[function] + metric.name
+        is_same = not functions or re.fullmatch(rf"{function}\([^()]*\)", metric.metric)
+        if metric.is_metric and (is_flagged or is_share or not is_same):
+            question.return_places(words)
+            return None
+        if metric.is_metric or (metric.metric == value and not is_flagged):
+            value, name = metric.metric, metric.name
+            conditions += metric.conditions
     elif flag is not None:
         value = f"AVG(CASE WHEN {quote_name(flag.name)} THEN 1.0 ELSE 0.0 END)"
         name = f"{flag.name}_share"

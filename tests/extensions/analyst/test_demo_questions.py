@@ -146,7 +146,8 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     ),
     (
         "What is the total revenue of each store?",
-        "SELECT store, sum(revenue) AS r FROM orders GROUP BY store ORDER BY r DESC",
+        "SELECT store, sum(revenue) AS r FROM orders WHERE NOT returned "
+        "GROUP BY store ORDER BY r DESC",
     ),
     ("What is the average revenue per order?", "SELECT avg(revenue) FROM orders"),
     (
@@ -165,11 +166,13 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     ),
     (
         "Which manager has the lowest revenue?",
-        "SELECT manager, sum(revenue) AS r FROM orders GROUP BY manager ORDER BY r",
+        "SELECT manager, sum(revenue) AS r FROM orders WHERE NOT returned "
+        "GROUP BY manager ORDER BY r",
     ),
     (
         "Top 5 products by revenue",
-        "SELECT product, sum(revenue) AS r FROM orders GROUP BY product ORDER BY r DESC LIMIT 5",
+        "SELECT product, sum(revenue) AS r FROM orders WHERE NOT returned "
+        "GROUP BY product ORDER BY r DESC LIMIT 5",
     ),
     (
         "The top 3 categories by quantity",
@@ -178,11 +181,12 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     (
         "Revenue by quarter in 2025",
         "SELECT date_trunc('quarter', ordered_at) AS q, sum(revenue) FROM orders "
-        "WHERE year(ordered_at) = 2025 GROUP BY q ORDER BY q",
+        "WHERE NOT returned AND year(ordered_at) = 2025 GROUP BY q ORDER BY q",
     ),
     (
         "Revenue of the Online store in 2026",
-        "SELECT sum(revenue) FROM orders WHERE store = 'Online' AND year(ordered_at) = 2026",
+        "SELECT sum(revenue) FROM orders "
+        "WHERE NOT returned AND store = 'Online' AND year(ordered_at) = 2026",
     ),
     (
         "How many orders did the Harbour have in May 2026?",
@@ -218,6 +222,18 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
         "SELECT count(*) FROM customers WHERE segment = 'school'",
     ),
     ("How many products do we sell?", "SELECT count(DISTINCT product) FROM orders"),
+    (
+        "Gross revenue by store",
+        "SELECT store, sum(revenue) AS r FROM orders GROUP BY store ORDER BY r DESC",
+    ),
+    ("Revenue of returned orders", "SELECT sum(revenue) FROM orders WHERE returned"),
+    (
+        "Which store has the highest margin?",
+        "SELECT store, 1 - sum(cost) / sum(revenue) AS m FROM orders WHERE NOT returned "
+        "GROUP BY store ORDER BY m DESC",
+    ),
+    ("What is the average return rate?", "SELECT avg(returned::INT) FROM orders"),
+    ("What is the average gross revenue?", None),
     ("What is the profit margin?", None),
     ("Why do lanterns come back?", None),
     ("Delete all orders", None),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
 from copilot_runtime.adapters.demo.matching import split_words
@@ -18,7 +19,11 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-_PERIOD = re.compile(rf"\b(?:({'|'.join(_MONTHS)}) )?((?:19|20)\d\d)\b", re.IGNORECASE)
+_PERIOD = re.compile(
+    rf"\b(?:(since|before|after) )?(?:({'|'.join(_MONTHS)}) )?((?:19|20)\d\d)"
+    r"(?:-(\d\d)(?:-(\d\d))?)?\b(?!-)",
+    re.IGNORECASE,
+)
 _UNITS = ("day", "week", "month", "quarter", "year")
 _RATIOS = re.compile(r"(?:score|rate|latency|days|discount|price|share|value|percent|pct)$")
 _AMOUNTS = ("total", "amount", "revenue", "sales", "turnover", "quantity", "units")
@@ -43,7 +48,7 @@ COUNTING = list_stems("many number count")
 _ROWS = list_stems("row record entry")
 _UNSAID = list_stems(
     "a all an and any are as at come comes can could data did do does for from give had has have "
-    "how i in is it its list made make many me much my often of on our over please show tell that "
+    "how i in is it its list made make many me much my often of on our please show tell that "
     "the their there they this to us was we were what with you your"
 )
 _EVERY = {"daili": "day", "weekli": "week", "monthli": "month", "yearli": "year"}
@@ -71,19 +76,30 @@ class _Mention(NamedTuple):
 def read_question(text: str, table: Table) -> "Question":
     """Return a question about a table, with its values and its period taken out of the words."""
     text = replace_phrases(text)
-    period = _PERIOD.search(text) if table.time else None
     conditions: list[str] = []
-    if period is not None and table.time is not None:
+    period = _PERIOD.search(text)
+    if period is not None and table.time is not None and (limits := _read_period(period)):
         text = text[: period.start()] + text[period.end() :]
-        month = _MONTHS.index(period[1].lower()) + 1 if period[1] else 1
-        when, first = quote_name(table.time.name), f"DATE '{period[2]}-{month:02}-01'"
-        unit = "MONTH" if period[1] else "YEAR"
-        conditions = [f"{when} >= {first}", f"{when} < {first} + INTERVAL 1 {unit}"]
+        conditions = [f"{quote_name(table.time.name)} {limit}" for limit in limits]
     values: dict[str, Sequence[str]] = {}
     for column in table.columns:
         found, text = take_values(text, column)
         values |= {column.name: found} if found else {}
     return Question(table, text, values, conditions)
+
+
+def _read_period(found: re.Match[str]) -> Sequence[str]:
+    """Return comparisons for a year, a month or a day; none if there is no such day."""
+    opening, name, year, number, day = found.groups()
+    month = _MONTHS.index(name.lower()) + 1 if name else int(number or 1)
+    try:
+        first = date(int(year), month, int(day or 1))
+    except ValueError:
+        return ()
+    unit = "DAY" if day else "MONTH" if name or number else "YEAR"
+    start, end = f"DATE '{first}'", f"DATE '{first}' + INTERVAL 1 {unit}"
+    limits = {"since": [f">= {start}"], "before": [f"< {start}"], "after": [f">= {end}"]}
+    return limits.get((opening or "").lower(), [f">= {start}", f"< {end}"])
 
 
 class Question:
@@ -115,7 +131,9 @@ class Question:
 
     def list_unknown(self) -> list[str]:
         """Return the words that no rule has understood."""
-        return [self._words[at] for at in sorted(self._left) if self._stems[at] not in _UNSAID]
+        left = [at for at in sorted(self._left) if self._stems[at] not in _UNSAID]
+        left = [at for at in left if self._stems[at] not in _GROUPING] or left
+        return [self._words[at] for at in left]
 
     def list_values(self) -> list[str]:
         """Return the conditions on values."""

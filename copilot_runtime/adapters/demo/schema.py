@@ -179,7 +179,7 @@ def replace_phrases(text: str) -> str:
 @lru_cache(1_000)
 def stem(text: str) -> Sequence[str]:
     """Return the stems of a text's words."""
-    words = [re.sub(r"y$", "ie", word) if len(word) > 4 else word for word in split_words(text)]
+    words = [re.sub(r"y$", "ie", word) if len(word) > 3 else word for word in split_words(text)]
     return tuple(_ENDINGS.sub("", word) if len(word) > 3 else word for word in words)
 
 

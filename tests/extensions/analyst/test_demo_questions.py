@@ -95,6 +95,15 @@ OF_SALES: Sequence[tuple[str, Sequence[Row] | None]] = [
     ("Average of total per region per month", None),
     ("Average monthly sales", None),
     ("What is the maximum number of orders?", None),
+    ("How many orders since 2026-02-14?", [(6,)]),
+    ("Total sales before March 2026", [(381.5,)]),
+    ("Total sales after February 2026", [(296,)]),
+    ("Sales on 2026-02-02", [(60,)]),
+    ("Sales in 2026-03", [(296,)]),
+    ("Sales on 2026-02-31", None),
+    ("Sales between 2026-01-01 and 2026-01-31", None),
+    ("Quantity over 2", None),
+    ("How many orders above 100?", None),
     ("Why did sales drop in February 2026?", None),
     ("Who wrote Hamlet?", None),
     ("Which customer spends most?", None),
@@ -299,7 +308,9 @@ async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_ri
 
     assert answers == {question: rows and [*rows] for question, rows in OF_UNITS}
     async with client:
+        _, refusal = await ask(client, "Sum units by customer")
         _, text = await ask(client, "Sum revenue by region")
+    assert "I do not understand “customer” here." in refusal
     assert "'Revenue (EUR)' is a text: 1 of its 6 values are not of the type DOUBLE." in text
 
 

@@ -26,11 +26,13 @@ from copilot_runtime.adapters.demo.matching import (
     build_example,
     fill_arguments,
     format_title,
-    list_missing,
-    list_passages,
     match_actions,
-    quote_passages,
     split_words,
+)
+from copilot_runtime.adapters.demo.passages import (
+    describe_missing,
+    list_passages,
+    quote_passages,
 )
 from copilot_runtime.adapters.demo.schema import Table, read_schema
 from copilot_runtime.api.action import Action
@@ -44,7 +46,6 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -197,7 +198,7 @@ def _chat(
 ) -> Iterator[Part | CopilotError]:
     words = set(split_words(text))
     tables = _read_tables(request)
-    lacks = _name_missing(text, request.passages, is_name=True)
+    lacks = describe_missing(text, request.passages, is_name=True)
     if attachments := [each for m in request.messages[-1:] for each in _list_attachments(m)]:
         *others, last = attachments
         sent = f"{', '.join(others)} and {last}" if others else last
@@ -215,7 +216,7 @@ def _chat(
     elif not tables and (matches := match_actions(text, actions, by_name=True)):
         yield from _call_matches(matches)
     elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
-        also = _name_missing(text, request.passages, is_name=False)
+        also = describe_missing(text, request.passages, is_name=False)
         yield Part("text", f"{also}{quotes}\n\n{_QUOTES_ONLY}")
     elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
@@ -229,13 +230,6 @@ def _chat(
         yield Part("text", _introduce(words, actions, tables))
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
-
-
-def _name_missing(text: str, passages: Sequence[Passage], *, is_name: bool) -> str:
-    """Return a sentence about the words of a question that no passage has; may be empty."""
-    missing = list_missing(text, passages, is_name=is_name) if passages else ()
-    words = " or ".join(f"“{word}”" for word in missing[:3])
-    return f"No page that was found has {words}. " if words else ""
 
 
 def _read_tables(request: ChatRequest) -> Sequence[Table]:

@@ -464,6 +464,23 @@ async def test_a_passage_that_lacks_half_of_the_question_is_named_and_not_quoted
     assert text.endswith("These passages may answer that:\n\n- [Opening hours](/k/1)\n- Staff")
 
 
+@in_one_test(
+    ("question", "beginning"),
+    [
+        ("Does the library of the Titanic open?", "No page that was found has “Titanic”. I am"),
+        ("When does the library 'Red Door' open?", "No page that was found has “Red Door”. I am"),
+        ("Who leads the library, Адмирал?", "No page that was found has “Адмирал”. I am"),
+        ("Who leads the library with 山田?", "No page that was found has “山田”. I am"),
+        ("who leads the library, titanic?", "No page that was found has “titanic”. Ada leads"),
+        ("When does Ada open the library?", "The library opens at nine."),
+        ("WHEN DOES THE LIBRARY OPEN?", "The library opens at nine."),
+        ("Hello! When would the library open?", "The library opens at nine."),
+    ],
+)
+async def test_a_name_that_no_passage_has_is_said_first(question: str, beginning: str):
+    assert (await quote(question, *SHELF)).startswith(beginning)
+
+
 async def test_the_note_about_an_attached_file_is_no_part_of_the_question():
     text = await quote("When does it open?\n[file hours.md: see the passages of it.]", *SHELF)
     assert text.startswith("The library opens at nine.")
@@ -537,4 +554,4 @@ async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():
 )
 async def test_a_sentence_is_quoted_without_the_name_of_its_property(line: str, quoted: str):
     passage = Passage(id="d", title="Dogs", text=f"Dogs, rule\n{line}")
-    assert (await quote("Where do dogs travel, captain?", passage)).startswith(quoted)
+    assert (await quote("Which captain travels with dogs?", passage)).startswith(quoted)

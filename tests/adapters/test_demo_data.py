@@ -144,12 +144,12 @@ def test_a_question_cannot_put_sql_into_a_value() -> None:
 
 def test_what_sells_most_is_a_sum_and_no_count() -> None:
     tables = read_schema(
-        ["<schema>\nCREATE TABLE sales (\n  region VARCHAR,\n  total BIGINT\n);\n</schema>"]
+        ["<schema>\nCREATE TABLE sales (\n  city VARCHAR,\n  total BIGINT\n);\n</schema>"]
     )
-    asked = plan_call("Which region sells most?", tables, TOOLS)
+    asked = plan_call("Which cities sell most?", tables, TOOLS)
     assert asked is not None
-    assert "SELECT region, SUM(total) AS total" in asked.arguments["sql"]
-    counted = plan_call("Which region has most rows?", tables, TOOLS)
+    assert "SELECT city, SUM(total) AS total" in asked.arguments["sql"]
+    counted = plan_call("Which city has most rows?", tables, TOOLS)
     assert counted is not None
     assert "COUNT(*)" in counted.arguments["sql"]
 

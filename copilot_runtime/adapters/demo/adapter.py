@@ -26,10 +26,13 @@ from copilot_runtime.adapters.demo.matching import (
     build_example,
     fill_arguments,
     format_title,
-    list_passages,
     match_actions,
-    quote_passages,
     split_words,
+)
+from copilot_runtime.adapters.demo.passages import (
+    describe_missing,
+    list_passages,
+    quote_passages,
 )
 from copilot_runtime.adapters.demo.schema import Table, read_schema
 from copilot_runtime.api.action import Action
@@ -195,6 +198,7 @@ def _chat(
 ) -> Iterator[Part | CopilotError]:
     words = set(split_words(text))
     tables = _read_tables(request)
+    lacks = describe_missing(text, request.passages, is_name=True)
     if attachments := [each for m in request.messages[-1:] for each in _list_attachments(m)]:
         *others, last = attachments
         sent = f"{', '.join(others)} and {last}" if others else last
@@ -211,12 +215,13 @@ def _chat(
         yield _call(Call("create_plan", {"tasks": _write_tasks(text)}))
     elif not tables and (matches := match_actions(text, actions, by_name=True)):
         yield from _call_matches(matches)
-    elif text not in _ALWAYS and (quotes := quote_passages(text, request.passages)):
-        yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
+    elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
+        also = describe_missing(text, request.passages, is_name=False)
+        yield Part("text", f"{also}{quotes}\n\n{_QUOTES_ONLY}")
     elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
-        yield Part("text", f"{_NOT_A_MODEL} These passages may answer that:\n\n{links}")
+        yield Part("text", f"{lacks}{_NOT_A_MODEL} These passages may answer that:\n\n{links}")
     elif tables:
         yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
     elif matches := match_actions(text, actions):

@@ -48,7 +48,11 @@ def plan_call(text: str, tables: Sequence[Table], tools: Collection[str]) -> Cal
 
 def refuse_question(text: str, tables: Sequence[Table]) -> str:
     """Return the demo model's answer to a question about tables that it does not understand."""
-    unknown = min((_plan(text, each)[1] for each in (*tables, *join_tables(tables))), key=len)
+    named = {word for table in tables for name in table.list_names() for word in stem(name)}
+    unknown = min(
+        (_plan(text, each)[1] for each in (*tables, *join_tables(tables))),
+        key=lambda words: (len(words), sum(stem(word)[0] in named for word in words)),
+    )  # a word that another table has is not the reason
     words = ", ".join(f"“{word}”" for word in unknown[:5])
     stems = [stem(word) for word in unknown]
     texts = [
@@ -96,7 +100,8 @@ def describe_result(name: str, output: JsonObject) -> str:
         if not any(value is not None for row in rows for value in row.values()):
             return f"No rows match, so there is no answer. {notes}"
         first = ", ".join(f"{_name(key)} **{_show(value)}**" for key, value in rows[0].items())
-        count = f"{len(rows)} rows; the first: " if len(rows) > 1 else ""
+        total = output.get("total_rows") or len(rows)
+        count = f"{total} rows; the first: " if len(rows) > 1 else ""
         return f"{count}{first}. {notes}"
     return f"Here is what I found. {_DEMO}" if name in _FOUND else ""
 
@@ -125,22 +130,24 @@ def _choose_tool(question: Question) -> Call | None:
         return Call("summarize_data", {"table": table.name})
     if question.take({"compar"}):
         return _compare(question)
-    is_chart = bool(question.take(_CHARTS))
+    charts = question.take(_CHARTS)
+    is_chart = bool(charts)
     kind = next((one for one in ("bar", "line") if is_chart and question.take(list_stems(one))), "")
     groups = [*question.take_groups()]
     if is_chart and not groups and table.time is not None:
         groups = [group_by_time(table.time, "month")]
     measure = _measure(question, groups)
     if measure is None or not is_chart:
-        sql = "" if measure is None else _aggregate(question, measure, groups)
+        sql = "" if measure is None else _aggregate(question, measure)
         return Call("run_sql", {"sql": sql}) if sql else None
-    if len(groups) != 1:
+    if len(measure.groups) != 1:
+        question.return_places(charts)
         return None
     return Call(
         "plot_data",
         {
             "chart_type": kind or ("line" if groups[0].is_time else "bar"),
-            "sql": _aggregate(question, measure, groups),
+            "sql": _aggregate(question, measure),
             "x_column": groups[0].name,
             "y_column": measure.name,
             "title": f"{_name(measure.name).capitalize()} by {_name(groups[0].name)}",
@@ -161,6 +168,8 @@ def _select_rows(question: Question) -> str:
 
 def _compare(question: Question) -> Call | None:
     metric = question.take_number()
+    if metric and metric.is_metric:
+        return None
     question.take(question.rows)
     match [*question.values.items()]:
         case [(name, [first, second])] if not question.period:
@@ -177,6 +186,7 @@ class _Measure(NamedTuple):
     name: str
     sql: str
     conditions: Sequence[str]
+    groups: Sequence[Group]
     order: str = ""
 
 
@@ -185,15 +195,19 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
     counted = question.take_distinct()
     metric = None if counted else question.take_number()
     flag = question.take_flag()
-    functions = [name for name, stems in _FUNCTIONS.items() if question.take(stems)]
+    places = {name: question.take(stems) for name, stems in _FUNCTIONS.items()}
+    functions = [name for name, found in places.items() if found]
+    words = [at for found in places.values() for at in found]
     rows = question.take(question.rows)
     is_count = bool(question.take(COUNTING))
-    order = "DESC" if question.take(HIGHEST) else "ASC" if question.take(LOWEST) else ""
+    highest, lowest = question.take(HIGHEST), question.take(LOWEST)
+    order = "DESC" if highest else "ASC" if lowest else ""
     named = [f"{group.sql} IS NOT NULL" for group in groups if group.is_ranked]
     conditions = [*question.table.conditions, *question.period, *named]
     is_ranking = any(group.is_ranked for group in groups)
     if order and is_ranking and not (metric or flag or counted or rows):
         metric = guess_amount(question.table)  # "the best regions"
+    is_flagged = flag is not None
     if flag is not None and (metric is not None or is_count):
         conditions.append(quote_name(flag.name))
         flag = None
@@ -205,19 +219,43 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
         if order and not (is_ranking and (functions or not is_price)):
             functions.append("MAX" if order == "DESC" else "MIN")
         function, *more = functions or ["AVG" if is_ratio(metric) else "SUM"]
+        is_of_units = any(group.is_time and group.is_each for group in groups)
+        if function == "AVG" and is_of_units and not (rows or is_ratio(metric)):
+            question.return_places(words)  # of the orders of a month, or of the months?
+            return None
         if more or (is_share and function != "SUM") or (function == "SUM" and is_price):
+            question.return_places(words)
             return None
         value, name = f"{function}({quote_name(metric.name)})", _NAMES[function] + metric.name
+        is_same = not functions or re.fullmatch(rf"{function}\([^()]*\)", metric.metric)
+        if metric.is_metric and (is_flagged or is_share or not is_same):
+            question.return_places(words)
+            return None
+        if metric.is_metric or (metric.metric == value and not is_flagged):
+            value, name = metric.metric, metric.name
+            conditions += metric.conditions
     elif flag is not None:
         value = f"AVG(CASE WHEN {quote_name(flag.name)} THEN 1.0 ELSE 0.0 END)"
         name = f"{flag.name}_share"
     elif counted is not None:
         value, name = f"COUNT(DISTINCT {quote_name(counted.name)})", f"{counted.name}_count"
-    elif is_count or (rows and (groups or is_share)):
+    elif is_count or (rows and (groups or is_share or functions)):
         value, name = "COUNT(*)", "count"
+        # of fewer rows, groups without any would be missing
+        is_whole = not question.values and conditions == [*question.table.conditions]
+        is_mean = functions == ["AVG"] and is_whole and not is_share
+        if is_mean and len(groups) == 1 and groups[0].is_each:
+            value, name = _average_count(groups[0])
+            conditions.append(f"{groups[0].sql} IS NOT NULL")
+            groups = functions = []
     else:
         return None
-    if order and groups and (len(groups) > 1 if is_ranking else metric is None):
+    allowed = ["SUM"] if flag is None else ["AVG"]
+    if metric is None and functions not in ([], allowed):  # "the median number of orders by region"
+        question.return_places(words)
+        return None
+    if order and (len(groups) > 1 if is_ranking else metric is None):
+        question.return_places([*highest, *lowest])
         return None  # "the top 3 products by region" needs a window
     order = order if is_ranking else ""  # "the highest total by region" has each region
     values = question.list_values()
@@ -227,10 +265,20 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
         value, values = f"{value} FILTER (WHERE {' AND '.join(values)}) / {value}", []
     elif is_share:
         return None
-    return _Measure(f"{name}_share" if is_share else name, value, [*conditions, *values], order)
+    name = f"{name}_share" if is_share else name
+    return _Measure(name, value, [*conditions, *values], groups, order)
 
 
-def _aggregate(question: Question, measure: _Measure, groups: Sequence[Group]) -> str:
+def _average_count(group: Group) -> tuple[str, str]:
+    """Return the SQL and the name of the mean number of rows; units without rows count."""
+    number = f"COUNT(DISTINCT {group.sql})"
+    if group.is_time:
+        number = f"(date_diff('{group.name}', MIN({group.sql}), MAX({group.sql})) + 1)"
+    return f"COUNT(*) / {number}", f"average_count_per_{group.name}"
+
+
+def _aggregate(question: Question, measure: _Measure) -> str:
+    groups = measure.groups
     names = [quote_name(group.name) for group in groups]
     columns = [
         name if group.sql == name else f"{group.sql} AS {name}"

@@ -1,4 +1,4 @@
-"""Matches sentences to actions and to passages, and fills arguments, for the demo model."""
+"""Matches sentences to actions, and fills arguments, for the demo model."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,11 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.jsonvalue import as_list, as_object, as_objects, as_text, get_object
 
 Schema = Mapping[str, Any]
 
-_QUOTED = re.compile(r"""["“„]([^"“”]+)["“”]|(?<!\w)'([^']+)'(?!\w)""")
+QUOTED = re.compile(r"""["“„]([^"“”]+)["“”]|(?<!\w)'([^']+)'(?!\w)""")
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,15}+(?:\.\d{1,15}+)?(?![\w.]*\w)")
 _COLOR = re.compile(
     r"#[0-9a-f]{3,8}\b|\b(?:black|blue|brown|crimson|cyan|gold|gr[ae]y|green|indigo|magenta|navy"
@@ -81,8 +80,8 @@ class _Filler:
         self._root = root
         self._text = text
         self._items = items
-        self._quotes = [quote[1] or quote[2] for quote in _QUOTED.finditer(text)]
-        self._numbers: list[str] = _NUMBER.findall(_QUOTED.sub(" ", text))
+        self._quotes = [quote[1] or quote[2] for quote in QUOTED.finditer(text)]
+        self._numbers: list[str] = _NUMBER.findall(QUOTED.sub(" ", text))
 
     def fill(self, schema: Schema, name: str = "", depth: int = 0, required: bool = True) -> Any:
         """Return a value: from the sentence if possible, else an example, or None if optional."""
@@ -312,77 +311,3 @@ def _example_phrase(name: str, schema: Schema) -> str:
     if schema.get("type") in ("integer", "number"):
         return str(schema.get("minimum", 3))
     return '"water the plants"' if schema.get("type") == "string" else ""
-
-
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_COMMON = set(
-    split_words(
-        "a about all an and any are as at be been by can could did do does for from had has have "
-        "how i in is it its many me much my of on or our please say "
-        "show tell that the their them there "
-        "they this to was we were what when where which who whom whose why will with would you"
-    )
-)
-_NOTE = re.compile(r"^\[.*\]$", re.MULTILINE)
-"""The note that the runtime adds to a question with an attached file."""
-_BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
-"""The separator of the headings in the first line of a passage."""
-_MOST_SENTENCES = 3
-_FEWEST_WORDS = 3
-_LONGEST = 400
-
-_LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
-"""A property name before a complete sentence, such as `description: `, which is not quoted."""
-
-
-def quote_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Return the sentences that share most words with a question, with sources; may be empty."""
-    words = _stems(_NOTE.sub("", question))
-    found: list[tuple[float, int, str]] = []
-    for number, passage in enumerate(passages, 1):
-        title = _stems(passage.title)
-        if len(words & (title | _stems(passage.text))) <= len(words) / 2:
-            continue  # one word of several is no answer
-        about = words & title
-        is_subject = len(about) > len(words) / 2  # the title asks or says the same
-        for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):
-            if passage.title and sentence.startswith(passage.title):
-                continue
-            if _BELOW in sentence or _stems(sentence) <= title:
-                continue
-            shared = words & _stems(sentence)
-            # a heading shares words as well, but says nothing
-            worth = len(about) + 1 if is_subject else len(about) / 2
-            score = len(shared) + worth - 1 / len(sentence.split())
-            if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
-                found.append((score, number, _LABEL.sub("", sentence)[:_LONGEST]))
-    found.sort(key=lambda row: -row[0])
-    found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()][
-        ::-1
-    ]
-    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
-    return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)
-
-
-def list_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Return links to the first passages that share a word with a question; may be empty."""
-    words = _stems(_NOTE.sub("", question))
-    links = {
-        passage.title: _cite(number, passage)
-        for number, passage in enumerate(passages, 1)
-        if words & (_stems(passage.title) | _stems(passage.text))
-    }
-    return "\n".join(f"- {link[1:-1]}" for link in [*links.values()][:_MOST_SENTENCES])
-
-
-def _stems(text: str) -> set[str]:
-    """Return the stems of a text's words, without stop words."""
-    words = (
-        re.sub(r"(?:ing|ed|es|s)$", "", word) for word in split_words(text) if word not in _COMMON
-    )
-    return {word for word in words if len(word) > 1}
-
-
-def _cite(number: int, passage: Passage) -> str:
-    title = passage.title or str(number)
-    return f"([{title}]({passage.url}))" if passage.url else f"({title})"

@@ -1,7 +1,8 @@
 """Reads a question about a table for the demo model, and lists the words that it left unread."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
 from copilot_runtime.adapters.demo.matching import split_words
@@ -18,7 +19,11 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-_PERIOD = re.compile(rf"\b(?:({'|'.join(_MONTHS)}) )?((?:19|20)\d\d)\b", re.IGNORECASE)
+_PERIOD = re.compile(
+    rf"\b(?:(since|before|after) )?(?:({'|'.join(_MONTHS)}) )?((?:19|20)\d\d)"
+    r"(?:-(\d\d)(?:-(\d\d))?)?\b(?!-)",
+    re.IGNORECASE,
+)
 _UNITS = ("day", "week", "month", "quarter", "year")
 _RATIOS = re.compile(r"(?:score|rate|latency|days|discount|price|share|value|percent|pct)$")
 _AMOUNTS = ("total", "amount", "revenue", "sales", "turnover", "quantity", "units")
@@ -35,14 +40,15 @@ LOWEST = list_stems("least worst lowest smallest fewest minimum min bottom")
 _SELLING = list_stems(
     "sell sold sale earn earned spend spent bring revenue turnover income amount value"
 )
-_EACH = list_stems("by per each every")
+_PER = list_stems("per each every")
+_EACH = _PER | {"by"}
 _GROUPING = _EACH | {"which", "what"}
 _DISTINCT = list_stems("different distinct unique")
 COUNTING = list_stems("many number count")
 _ROWS = list_stems("row record entry")
 _UNSAID = list_stems(
     "a all an and any are as at come comes can could data did do does for from give had has have "
-    "how i in is it its list made make many me much my often of on our over please show tell that "
+    "how i in is it its list made make many me much my often of on our please show tell that "
     "the their there they this to us was we were what with you your"
 )
 _EVERY = {"daili": "day", "weekli": "week", "monthli": "month", "yearli": "year"}
@@ -56,6 +62,8 @@ class Group(NamedTuple):
     is_time: bool = False
     is_ranked: bool = False
     """Whether the first or the last group is asked for, as in "which region"."""
+    is_each: bool = False
+    """Whether it is a unit that a number is counted for, as in "per day"."""
 
 
 class _Mention(NamedTuple):
@@ -68,19 +76,30 @@ class _Mention(NamedTuple):
 def read_question(text: str, table: Table) -> "Question":
     """Return a question about a table, with its values and its period taken out of the words."""
     text = replace_phrases(text)
-    period = _PERIOD.search(text) if table.time else None
     conditions: list[str] = []
-    if period is not None and table.time is not None:
+    period = _PERIOD.search(text)
+    if period is not None and table.time is not None and (limits := _read_period(period)):
         text = text[: period.start()] + text[period.end() :]
-        month = _MONTHS.index(period[1].lower()) + 1 if period[1] else 1
-        when, first = quote_name(table.time.name), f"DATE '{period[2]}-{month:02}-01'"
-        unit = "MONTH" if period[1] else "YEAR"
-        conditions = [f"{when} >= {first}", f"{when} < {first} + INTERVAL 1 {unit}"]
+        conditions = [f"{quote_name(table.time.name)} {limit}" for limit in limits]
     values: dict[str, Sequence[str]] = {}
     for column in table.columns:
         found, text = take_values(text, column)
         values |= {column.name: found} if found else {}
     return Question(table, text, values, conditions)
+
+
+def _read_period(found: re.Match[str]) -> Sequence[str]:
+    """Return comparisons for a year, a month or a day; none if there is no such day."""
+    opening, name, year, number, day = found.groups()
+    month = _MONTHS.index(name.lower()) + 1 if name else int(number or 1)
+    try:
+        first = date(int(year), month, int(day or 1))
+    except ValueError:
+        return ()
+    unit = "DAY" if day else "MONTH" if name or number else "YEAR"
+    start, end = f"DATE '{first}'", f"DATE '{first}' + INTERVAL 1 {unit}"
+    limits = {"since": [f">= {start}"], "before": [f"< {start}"], "after": [f">= {end}"]}
+    return limits.get((opening or "").lower(), [f">= {start}", f"< {end}"])
 
 
 class Question:
@@ -106,9 +125,15 @@ class Question:
         self._left -= {*places}
         return places
 
+    def return_places(self, places: Iterable[int]) -> None:
+        """Mark the words at some places as not understood."""
+        self._left |= {*places}
+
     def list_unknown(self) -> list[str]:
         """Return the words that no rule has understood."""
-        return [self._words[at] for at in sorted(self._left) if self._stems[at] not in _UNSAID]
+        left = [at for at in sorted(self._left) if self._stems[at] not in _UNSAID]
+        left = [at for at in left if self._stems[at] not in _GROUPING] or left
+        return [self._words[at] for at in left]
 
     def list_values(self) -> list[str]:
         """Return the conditions on values."""
@@ -147,12 +172,13 @@ class Question:
         mentions = {mention.places[0]: mention for mention in self._list_mentions()}
         for at, word in enumerate(self._stems):
             unit = _EVERY.get(word, word if word in _UNITS else "")
-            before = "every" if word in _EVERY else self._find_opening(at, groups)
+            before = "per" if word in _EVERY else self._find_opening(at, groups)
             is_ranked = bool(before) and before not in _EACH
+            is_each = before in _PER
             mention = mentions.get(at)
             if unit and self.table.time is not None and before:
                 group = group_by_time(self.table.time, unit)
-                groups[at] = group._replace(is_ranked=is_ranked)
+                groups[at] = group._replace(is_ranked=is_ranked, is_each=is_each)
                 self._left.discard(at)
             elif mention is None or mention.column.is_number or mention.column.is_flag:
                 continue
@@ -160,7 +186,8 @@ class Question:
                 continue  # "what are the sales" asks for a number, though the column is a text
             elif before or self._is_condition(mention.column):  # "the Online store" is no group
                 name = mention.column.name
-                group = Group(name, quote_name(name), mention.column.is_time, is_ranked)
+                is_time = mention.column.is_time
+                group = Group(name, quote_name(name), is_time, is_ranked, is_each and not is_time)
                 groups |= {mention.places[-1]: group} if before else {}
                 self._left -= {*mention.places}
         if groups:

@@ -13,6 +13,11 @@ _COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- 
 _ABOUT = re.compile(r"^-- About: (.*)$", re.MULTILINE)
 _TOTALS = re.compile(r"^-- Rows without totals: WHERE (.* NOT IN \((.*)\))$", re.MULTILINE)
 _NOTE = r"'{}' (is a text: .*?)\.(?: |$)"
+_CATALOG = re.compile(r"^## Metric catalog\n(.*?)^$", re.DOTALL | re.MULTILINE)
+_METRIC = re.compile(
+    r"^- (\w+) \([^)\n]*\): (?:.*; )?SQL ([^…\n]+) FROM ([^\s;]+)(?:; WHERE ([^…\n]+))?$",
+    re.MULTILINE,
+)
 _OTHER = re.compile(r"^- (\w+)\((.*)\)$", re.MULTILINE)
 _QUOTED = re.compile(r"'((?:[^']|'')*)'(?=, |$)")
 _PAIR = re.compile(r'("[^"]+"|[^+\s]\S*) (.+)')
@@ -30,6 +35,7 @@ _PHRASES: Mapping[str, str] = {
     "came back": "returned",
     "sent back": "returned",
     "over time": "by month",
+    "in total": "altogether",
     "bots": "source name",
     "bot": "source name",
 }
@@ -47,11 +53,20 @@ class Column:
     values: Sequence[str] = ()
     note: str = ""
     """Why it is a text, from the description."""
+    metric: str = ""
+    """The SQL of the metric of this name in the operator's catalogue."""
+    conditions: Sequence[str] = ()
+    """The filters of that metric."""
 
     @property
     def is_number(self) -> bool:
         """Whether it can be summed up: no ids."""
-        return bool(_NUMBER_TYPE.match(self.type)) and not self.is_key
+        return self.is_metric or (bool(_NUMBER_TYPE.match(self.type)) and not self.is_key)
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether it is a metric, and no column of the table."""
+        return not self.type
 
     @property
     def is_time(self) -> bool:
@@ -78,7 +93,8 @@ class Column:
         first, last = phrases[0][0] if phrases[0] else "", phrases[0][-1] if phrases[0] else ""
         parts = {first} if len(first) > _SHORTEST and not self.is_time else set[str]()
         parts |= {last} if len(last) >= _SHORTEST else set()
-        return 2 * max(whole) if whole else int(bool(words) and words[0] in parts)
+        is_part = bool(words) and words[0] in parts and not self.is_metric
+        return 2 * max(whole) if whole else int(is_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,10 @@ class Table:
         """The column that identifies a row: the first one, if it holds ids."""
         return next((column for column in self.columns[:1] if column.is_key), None)
 
+    def list_names(self) -> Sequence[str]:
+        """Return its name and those of its columns."""
+        return [self.name, *(name for one in self.columns for name in (one.name, *one.synonyms))]
+
     @property
     def sql(self) -> str:
         """The SQL behind `FROM`."""
@@ -117,7 +137,8 @@ def read_schema(texts: Sequence[str]) -> Sequence[Table]:
         for name, body in _TABLE.findall(block)
     ]
     totals = _TOTALS.search(block)
-    tables = [_describe_table(table, about, totals) for table in tables]
+    catalog = found[1] if (found := _CATALOG.search(block)) else ""
+    tables = [_add_metrics(_describe_table(table, about, totals), catalog) for table in tables]
     return tables + [Table(name, _read_columns(body)) for name, body in _OTHER.findall(block)]
 
 
@@ -158,7 +179,7 @@ def replace_phrases(text: str) -> str:
 @lru_cache(1_000)
 def stem(text: str) -> Sequence[str]:
     """Return the stems of a text's words."""
-    words = [re.sub(r"y$", "ie", word) if len(word) > 4 else word for word in split_words(text)]
+    words = [re.sub(r"y$", "ie", word) if len(word) > 3 else word for word in split_words(text)]
     return tuple(_ENDINGS.sub("", word) if len(word) > 3 else word for word in words)
 
 
@@ -179,6 +200,16 @@ def _describe_table(table: Table, about: str, found: re.Match[str] | None) -> Ta
         for one in table.columns
     ]
     return replace(table, columns=columns, conditions=[found[1]] if found else [])
+
+
+def _add_metrics(table: Table, catalog: str) -> Table:
+    """Return a table with the metrics of its name: of the columns, or as further ones."""
+    columns = {column.name: column for column in table.columns}
+    for name, sql, of, where in _METRIC.findall(catalog):
+        if of.lower() == table.name.lower():
+            column = columns.get(name, Column(name, ""))
+            columns[name] = replace(column, metric=sql, conditions=[f"({where})"] if where else [])
+    return replace(table, columns=[*columns.values()])
 
 
 def _read_column(line: str) -> Column | None:

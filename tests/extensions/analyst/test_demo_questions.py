@@ -1,4 +1,4 @@
-"""The demo model answers sixty questions about two data sets, or says that it cannot.
+"""The demo model answers a hundred questions about two data sets, or says that it cannot.
 
 A text is the SQL of somebody who knows the data, a list its rows; `None` means that the demo asks
 the data nothing, and says what it can answer.
@@ -83,6 +83,27 @@ OF_SALES: Sequence[tuple[str, Sequence[Row] | None]] = [
     ),
     ("Kettle sales in March 2026", [(20,)]),
     ("Monthly revenue of Mixers", [("2026-01-01", 80), ("2026-03-01", 242)]),
+    ("What is the average number of orders per region?", [(2.5,)]),
+    ("Mean orders per product", [(3.333,)]),
+    ("How many orders on average per month?", [(3.333,)]),
+    ("Average orders per day in January 2026", None),
+    ("Average number of Kettle orders per region", None),
+    ("How many orders in total?", [(10,)]),
+    ("Average number of orders by region and month", None),
+    ("Median orders per region", None),
+    ("What is the typical number of orders per month?", None),
+    ("Average of total per region per month", None),
+    ("Average monthly sales", None),
+    ("What is the maximum number of orders?", None),
+    ("How many orders since 2026-02-14?", [(6,)]),
+    ("Total sales before March 2026", [(381.5,)]),
+    ("Total sales after February 2026", [(296,)]),
+    ("Sales on 2026-02-02", [(60,)]),
+    ("Sales in 2026-03", [(296,)]),
+    ("Sales on 2026-02-31", None),
+    ("Sales between 2026-01-01 and 2026-01-31", None),
+    ("Quantity over 2", None),
+    ("How many orders above 100?", None),
     ("Why did sales drop in February 2026?", None),
     ("Who wrote Hamlet?", None),
     ("Which customer spends most?", None),
@@ -134,7 +155,8 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     ),
     (
         "What is the total revenue of each store?",
-        "SELECT store, sum(revenue) AS r FROM orders GROUP BY store ORDER BY r DESC",
+        "SELECT store, sum(revenue) AS r FROM orders WHERE NOT returned "
+        "GROUP BY store ORDER BY r DESC",
     ),
     ("What is the average revenue per order?", "SELECT avg(revenue) FROM orders"),
     (
@@ -153,11 +175,13 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     ),
     (
         "Which manager has the lowest revenue?",
-        "SELECT manager, sum(revenue) AS r FROM orders GROUP BY manager ORDER BY r",
+        "SELECT manager, sum(revenue) AS r FROM orders WHERE NOT returned "
+        "GROUP BY manager ORDER BY r",
     ),
     (
         "Top 5 products by revenue",
-        "SELECT product, sum(revenue) AS r FROM orders GROUP BY product ORDER BY r DESC LIMIT 5",
+        "SELECT product, sum(revenue) AS r FROM orders WHERE NOT returned "
+        "GROUP BY product ORDER BY r DESC LIMIT 5",
     ),
     (
         "The top 3 categories by quantity",
@@ -166,11 +190,12 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     (
         "Revenue by quarter in 2025",
         "SELECT date_trunc('quarter', ordered_at) AS q, sum(revenue) FROM orders "
-        "WHERE year(ordered_at) = 2025 GROUP BY q ORDER BY q",
+        "WHERE NOT returned AND year(ordered_at) = 2025 GROUP BY q ORDER BY q",
     ),
     (
         "Revenue of the Online store in 2026",
-        "SELECT sum(revenue) FROM orders WHERE store = 'Online' AND year(ordered_at) = 2026",
+        "SELECT sum(revenue) FROM orders "
+        "WHERE NOT returned AND store = 'Online' AND year(ordered_at) = 2026",
     ),
     (
         "How many orders did the Harbour have in May 2026?",
@@ -195,6 +220,8 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
         "SELECT source_name, avg(faithfulness_score) AS f FROM eval_data "
         "GROUP BY source_name ORDER BY f",
     ),
+    ("Average number of orders per customer", "SELECT count(*) / 400 FROM orders"),
+    ("Average orders per day", "SELECT count(*) / 546 FROM orders"),
     (
         "How many customers are in each region?",
         "SELECT region, count(*) AS n FROM customers GROUP BY region ORDER BY n DESC, region",
@@ -204,6 +231,18 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
         "SELECT count(*) FROM customers WHERE segment = 'school'",
     ),
     ("How many products do we sell?", "SELECT count(DISTINCT product) FROM orders"),
+    (
+        "Gross revenue by store",
+        "SELECT store, sum(revenue) AS r FROM orders GROUP BY store ORDER BY r DESC",
+    ),
+    ("Revenue of returned orders", "SELECT sum(revenue) FROM orders WHERE returned"),
+    (
+        "Which store has the highest margin?",
+        "SELECT store, 1 - sum(cost) / sum(revenue) AS m FROM orders WHERE NOT returned "
+        "GROUP BY store ORDER BY m DESC",
+    ),
+    ("What is the average return rate?", "SELECT avg(returned::INT) FROM orders"),
+    ("What is the average gross revenue?", None),
     ("What is the profit margin?", None),
     ("Why do lanterns come back?", None),
     ("Delete all orders", None),
@@ -269,7 +308,9 @@ async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_ri
 
     assert answers == {question: rows and [*rows] for question, rows in OF_UNITS}
     async with client:
+        _, refusal = await ask(client, "Sum units by customer")
         _, text = await ask(client, "Sum revenue by region")
+    assert "I do not understand “customer” here." in refusal
     assert "'Revenue (EUR)' is a text: 1 of its 6 values are not of the type DOUBLE." in text
 
 

@@ -83,6 +83,18 @@ async def test_a_file_that_is_added_changed_renamed_and_deleted_is_followed(page
         await server.wait_until("apricots", lambda texts: not texts)
 
 
+async def test_a_link_that_is_deleted_after_its_target_is_followed(pages: Path) -> None:
+    async with serve(pages, MemoryStorage()) as server:
+        (pages / "garden.md").write_text("# Garden\n\nApricots ripen in July.\n")
+        (pages / "link.md").symlink_to("garden.md")
+        await server.wait_until("apricots", lambda texts: len(texts) == 2)
+
+        (pages / "garden.md").unlink()
+        await server.wait_until("apricots", lambda texts: len(texts) == 1)
+        (pages / "link.md").unlink()
+        await server.wait_until("apricots", lambda texts: not texts)
+
+
 async def test_of_two_servers_of_one_storage_one_watches_and_the_other_takes_over(
     pages: Path,
 ) -> None:

@@ -412,6 +412,20 @@ async def test_only_owners_and_the_system_write(worlds: Worlds) -> None:
     assert not await resources.has(f"{OF_BOB}2")
 
 
+async def test_a_link_to_a_hidden_file_shows_nothing_of_it(tmp_path: Path) -> None:
+    pages, policy = tmp_path / "pages", tmp_path / "policy.yml"
+    (pages / "hr").mkdir(parents=True)
+    (pages / "hr/pay.md").write_text("The zebra earns 4711 pounds.")
+    (pages / "link.md").symlink_to("hr/pay.md")
+    (pages / "folder").symlink_to("hr")
+    policy.write_text(f"default: allow\nrules: [{{deny: all, files: {pages}/hr}}]")
+    for source in (pages, f"{pages}/*.md", f"{pages}/**/*.md", f"{pages}/*/*.md"):
+        knowledge = Knowledge("memory", embedder=WordCounter(), policy=policy, sources=[source])
+        await knowledge.ingest()
+        assert await knowledge.search("zebra", actor=STRANGERS["ann"], threshold=-1) == []
+        await knowledge.aclose()
+
+
 async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,18 +83,6 @@ async def test_a_file_that_is_added_changed_renamed_and_deleted_is_followed(page
         await server.wait_until("apricots", lambda texts: not texts)
 
 
-async def test_a_link_that_is_deleted_after_its_target_is_followed(pages: Path) -> None:
-    async with serve(pages, MemoryStorage()) as server:
-        (pages / "garden.md").write_text("# Garden\n\nApricots ripen in July.\n")
-        (pages / "link.md").symlink_to("garden.md")
-        await server.wait_until("apricots", lambda texts: len(texts) == 2)
-
-        (pages / "garden.md").unlink()
-        await server.wait_until("apricots", lambda texts: len(texts) == 1)
-        (pages / "link.md").unlink()
-        await server.wait_until("apricots", lambda texts: not texts)
-
-
 async def test_of_two_servers_of_one_storage_one_watches_and_the_other_takes_over(
     pages: Path,
 ) -> None:
@@ -144,6 +132,17 @@ def test_a_file_that_is_saved_by_way_of_another_name_is_changed_and_not_deleted(
     (pages / "rules.md").write_text("New rules.")
 
     assert (watcher.look(), watcher.look()) == (set(), {str(pages / "rules.md")})
+
+
+def test_a_link_that_is_deleted_after_its_target_is_a_change(pages: Path) -> None:
+    (target := pages / ".rules.md").write_text("Hidden rules.")
+    (link := pages / "link.md").symlink_to(target.name)
+    watcher = SourceWatcher([pages], None)
+    watcher.mark_all()
+    for gone in (target, link):
+        gone.unlink()
+        assert (watcher.look(), watcher.look()) == (set(), {str(link)})
+        watcher.mark([str(link)])
 
 
 def test_permission_that_comes_later_and_a_time_that_is_kept_are_changes(pages: Path) -> None:

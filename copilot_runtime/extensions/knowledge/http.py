@@ -162,17 +162,11 @@ class _KnowledgeRequest:
     async def show(self, name: str) -> None:
         """Respond with one resource: its document for browsers, else JSON.
 
-        `name` is its URI or its key. A key is part of links, so a resource that the caller may not
-        read has none: a key tells nobody that there is one.
+        `name` is its URI or its key, which is part of links.
         """
         uri = name if "." in name else await self._knowledge.resources.find_by_key(name)
         reader = self._reader(uri)
-        try:
-            resource = await self._knowledge.get(uri, actor=reader) if uri else None
-        except AccessDenied:
-            if uri == name:
-                raise
-            resource = None
+        resource = await self._knowledge.get(uri, actor=reader) if uri else None
         if resource is None:
             raise NotFound("There is no such resource.")
         passage = await self._knowledge.read(resource, actor=reader)

@@ -49,7 +49,7 @@ from copilot_runtime.extensions.knowledge.memory import (
     Memories,
     OptimizationResult,
 )
-from copilot_runtime.extensions.knowledge.memory.context import Summarize
+from copilot_runtime.extensions.knowledge.memory.context import Summarize, report_missing
 from copilot_runtime.extensions.knowledge.memory.user_memories import KnowledgeMemories
 from copilot_runtime.extensions.knowledge.mirror import ReadFields, ResourceMirror
 from copilot_runtime.extensions.knowledge.passages import PassageReader, cut_passages
@@ -506,9 +506,12 @@ class Knowledge:
         """Return the context window of a conversation, limited to what the actor may read.
 
         Of a chat with this runtime that has no memory, these are the messages of its thread. Raises
-        `AccessDenied`, and `NotFound` without such a conversation.
+        `NotFound` without such a conversation, also if the actor may neither read nor list it, and
+        `AccessDenied` if the actor may only list it.
         """
         access = self.access(actor)
+        if not await self._is_visible(id, actor):
+            raise report_missing()
         if actor is not None and (chat := await self._read_chat(id, actor, access)) is not None:
             return chat
         return await self.context.get(id, access=access)
@@ -539,6 +542,9 @@ class Knowledge:
         anything has changed.
         """
         access, write = self.access(actor), self.access(actor, "write")
+        id = window.id if isinstance(window, ContextWindow) else window
+        if not await self._is_visible(id, actor):
+            raise report_missing()
         return await self.context.optimize(window, budget, access=access, write=write)
 
     async def find_resources(
@@ -564,12 +570,23 @@ class Knowledge:
         return await self._make_reader(self.access(actor)).read_titles(found)
 
     async def get(self, uri: str, *, actor: Actor | None = None) -> Resource | None:
-        """Return a resource, or `None` if it does not exist. Raises `AccessDenied`."""
+        """Return a resource, or `None` if it does not exist, or is hidden from the actor.
+
+        Raises `AccessDenied` if the actor may list it, and not read it.
+        """
+        if not await self._is_visible(uri, actor):
+            return None
         try:
             found = await self.resources.get([uri], access=self.access(actor))
         except Misuse:  # nothing can be stored under such a name
             return None
         return found[0] if found else None
+
+    async def _is_visible(self, uri: str, actor: Actor | None) -> bool:
+        """Return whether the actor may read or list a resource, and so may know that it exists."""
+        uris = [strip_namespace(uri)]
+        readable = await select(self.access(actor), uris)
+        return bool(readable or await select(self.access(actor, "list"), uris))
 
     async def read_texts(self, uris: Sequence[str], context: ActionContext) -> list[str]:
         """Return the texts of resources that the caller of an action may read."""

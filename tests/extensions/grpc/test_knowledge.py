@@ -169,7 +169,7 @@ async def test_a_context_window_is_reduced_to_its_budget(served: Served) -> None
     assert (done.successful, done.optimized) == (True, True)
     assert window.tokens <= 300
     assert window.resources[0].content == "Short."
-    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_a_chat_with_this_runtime_has_a_window(served: Served) -> None:
@@ -187,7 +187,7 @@ async def test_a_chat_with_this_runtime_has_a_window(served: Served) -> None:
         newest = await MemoryStub(ann).GetWindow(short)
         with pytest.raises(AioRpcError) as caught:
             await ContextStub(bob).GetWindow(context_pb2.GetWindowRequest(id=chat))
-        others = await MemoryStub(bob).GetWindow(memory_pb2.GetWindowRequest(thread_id="t9"))
+        others = await MemoryStub(bob).GetWindow(memory_pb2.GetWindowRequest(resource_id=chat))
 
     said = [(one.role, one.content) for one in window.resources]
     assert said == [("user", "How long may I keep a book?"), ("assistant", "Short.")]
@@ -195,7 +195,7 @@ async def test_a_chat_with_this_runtime_has_a_window(served: Served) -> None:
     assert [one.uri for one in memory.conversation] == uris
     assert memory.tokens == window.tokens
     assert [one.uri for one in newest.conversation] == uris[1:]
-    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     assert not others.conversation
 
 

@@ -374,13 +374,28 @@ async def test_a_memory_shows_its_owner_what_the_owner_may_read(worlds: Worlds) 
         await memory.forget(conversation, access=bob)
 
 
-async def test_a_denied_resource_and_one_that_is_not_there_are_the_same_error(
-    worlds: Worlds,
+async def test_a_hidden_resource_and_one_that_is_not_there_get_the_same_answer(
+    tmp_path: Path,
 ) -> None:
-    for uri in (SECRET, MISSING):
-        with pytest.raises(AccessDenied) as raised:
-            await worlds.full.get(uri, actor=STRANGERS["ann"])
-        assert raised.value.report().message == "Access denied"
+    path = tmp_path / "policy.yml"
+    path.write_text("default: allow\nrules: [{deny: all, resources: common.Folder.hidden/**}]")
+    hidden = "common.Folder.hidden"
+    knowledge = await build(
+        load_policy(path), [resource(hidden, "x"), resource(f"{hidden}/common.Chunk.c", "x")]
+    )
+    runtime = CopilotRuntime(DemoAdapter(pace=0), knowledge=knowledge, authenticate=sign_in)
+    found: list[list[str]] = []
+    async with Client(runtime, headers={"x-user": "ann"}) as client:
+        served = Served(client, {"x-user": "ann"})
+        for uri in (hidden, hidden.replace("hidden", "absent")):
+            doors = [await served.read(f"/graphql/knowledge/{it}/{uri}") for it in SHOWING]
+            doors.append(await served.read(f"/graphql/knowledge/context/{uri}", "POST"))
+            doors += [await served.ask(query % uri) for query in NAMING]
+            found.append([it.replace(uri, "URI") for it in doors])
+
+    assert found[0] == found[1]
+    assert [it[:3] for it in found[0][:3]] == ["404"] * 3
+    assert '{"resource":null}' in found[0][3]
 
 
 async def test_only_owners_and_the_system_write(worlds: Worlds) -> None:
@@ -395,6 +410,20 @@ async def test_only_owners_and_the_system_write(worlds: Worlds) -> None:
             await resources.delete(other.uri, access=access)
     assert await resources.put(mine, access=bob)
     assert not await resources.has(f"{OF_BOB}2")
+
+
+async def test_a_link_to_a_hidden_file_shows_nothing_of_it(tmp_path: Path) -> None:
+    pages, policy = tmp_path / "pages", tmp_path / "policy.yml"
+    (pages / "hr").mkdir(parents=True)
+    (pages / "hr/pay.md").write_text("The zebra earns 4711 pounds.")
+    (pages / "link.md").symlink_to("hr/pay.md")
+    (pages / "folder").symlink_to("hr")
+    policy.write_text(f"default: allow\nrules: [{{deny: all, files: {pages}/hr}}]")
+    for source in (pages, f"{pages}/*.md", f"{pages}/**/*.md", f"{pages}/*/*.md"):
+        knowledge = Knowledge("memory", embedder=WordCounter(), policy=policy, sources=[source])
+        await knowledge.ingest()
+        assert await knowledge.search("zebra", actor=STRANGERS["ann"], threshold=-1) == []
+        await knowledge.aclose()
 
 
 async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
@@ -881,6 +910,15 @@ PATHS = [
 ]
 
 
+SHOWING = ("resources", "context")
+NAMING = (
+    '{ resource(id: "%s") { id } }',
+    '{ contextWindow(id: "%s") { id } }',
+    'mutation { optimizeContextWindow(id: "%s") { successful } }',
+)
+"""The ways to name one resource."""
+
+
 @dataclass
 class Served:
     """A client of a runtime with knowledge, who has signed in or not."""
@@ -893,8 +931,8 @@ class Served:
         answer = await self.client.request("POST", "/graphql", json=body, headers=self.headers)
         return f"{answer.status} {answer.body.decode()}"
 
-    async def read(self, path: str) -> str:
-        answer = await self.client.request("GET", path, headers=self.headers)
+    async def read(self, path: str, method: str = "GET") -> str:
+        answer = await self.client.request(method, path, headers=self.headers)
         return f"{answer.status} {answer.body.decode()}"
 
 

@@ -115,8 +115,8 @@ def test_others_see_and_change_nothing() -> None:
         url, headers = f"/graphql/knowledge/context/{ANN}", {"x-user": "bob"}
         answers = [client.get(url, headers=headers), client.post(url, headers=headers)]
         graph = [ask(client, query, "bob", id=ANN) for query in (WINDOW, OPTIMIZE)]
-    assert [it.status_code for it in answers] == [403, 403]
-    assert {it["errors"][0]["message"] for it in graph} == {"Access denied"}
+    assert [it.status_code for it in answers] == [404, 404]
+    assert {it["errors"][0]["extensions"]["code"] for it in graph} == {"NOT_FOUND"}
 
 
 def test_a_conversation_of_nobody_belongs_to_who_knows_it() -> None:

@@ -420,15 +420,15 @@ def test_what_belongs_to_somebody_is_shown_to_nobody_else(
         assert [word for word in words if word in look(client, stranger, uri)] == []
 
 
-def test_a_resource_that_may_not_be_read_is_refused_without_details(
+def test_a_resource_that_may_not_be_read_is_not_found(
     diary: tuple[TestClient, str],
 ) -> None:
     client, uri = diary
     path = f"/graphql/knowledge/resources/{quote(uri, safe='')}"
     answer = client.get(path, headers={"x-user": "eve"})
 
-    assert answer.status_code == 403
-    assert answer.json()["message"] == "Access denied"
+    assert answer.status_code == 404
+    assert answer.json()["message"] == "There is no such resource."
 
 
 # ---- GraphQL ----

@@ -134,6 +134,17 @@ def test_a_file_that_is_saved_by_way_of_another_name_is_changed_and_not_deleted(
     assert (watcher.look(), watcher.look()) == (set(), {str(pages / "rules.md")})
 
 
+def test_a_link_that_is_deleted_after_its_target_is_a_change(pages: Path) -> None:
+    (target := pages / ".rules.md").write_text("Hidden rules.")
+    (link := pages / "link.md").symlink_to(target.name)
+    watcher = SourceWatcher([pages], None)
+    watcher.mark_all()
+    for gone in (target, link):
+        gone.unlink()
+        assert (watcher.look(), watcher.look()) == (set(), {str(link)})
+        watcher.mark([str(link)])
+
+
 def test_permission_that_comes_later_and_a_time_that_is_kept_are_changes(pages: Path) -> None:
     watcher = SourceWatcher([pages], None)
     watcher.mark_all()

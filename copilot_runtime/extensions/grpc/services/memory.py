@@ -13,9 +13,9 @@ from copilot_runtime.extensions.grpc.service import (
     check_text,
     require_knowledge,
 )
-from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
-from copilot_runtime.extensions.knowledge.memory.window import Allocation
+from copilot_runtime.extensions.knowledge.memory.window import Allocation, Window
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import (
     admit_stranger,
@@ -65,12 +65,15 @@ class MemoryService(RpcService):
         budget = request.budget if request.HasField("budget") else _BUDGET
         shares = request.allocation
         allocation = Allocation(shares.tools, shares.context, shares.conversation)
-        found = await self._knowledge.memory.window(
-            conversation,
-            check_number("budget", budget, _MOST_TOKENS),
-            allocation if request.HasField("allocation") else None,
-            access=self._knowledge.access(actor),
-        )
+        try:
+            found = await self._knowledge.memory.window(
+                conversation,
+                check_number("budget", budget, _MOST_TOKENS),
+                allocation if request.HasField("allocation") else None,
+                access=self._knowledge.access(actor),
+            )
+        except AccessDenied:  # a hidden memory is as one that does not exist
+            found = Window()
         if not (found.tools or found.context or found.conversation):
             return await self._read_chat(conversation, actor, budget)
         return memory_pb2.GetWindowResponse(

@@ -38,7 +38,6 @@ from copilot_runtime.extensions.knowledge.ingestion.processor import (
     identify_item,
 )
 from copilot_runtime.extensions.knowledge.ingestion.sources import (
-    LEADS_OUT,
     Discovery,
     discover_sources,
 )
@@ -204,7 +203,7 @@ class Ingestion:
             {name: entry.address for name, entry in before.items()},
             self._folder(),
         )
-        report.skipped.update(dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
+        report.skipped.update(sorted(discovery.skipped.items()))
         report.failed.update(discovery.unreadable)
         report.unmatched += discovery.unmatched
         names = {*before, *discovery.sources} if only is None else only

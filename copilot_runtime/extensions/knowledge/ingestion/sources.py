@@ -14,8 +14,9 @@ from copilot_runtime.extensions.knowledge.identifiers import name_file, read_nam
 from copilot_runtime.extensions.knowledge.ingestion.documents import MOST_BYTES
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
-LEADS_OUT = "leads out of the folder"
-"""The reason for skipping a symbolic link."""
+_LEADS_OUT = "leads out of the folder"
+_IS_ALIAS = "is another name of a file in the folder"
+"""The reasons for skipping a symbolic link."""
 _TEMPORARY = re.compile(r"~\$|#.*#$|.*(?:~|\.(?:tmp|part|swp|crdownload))$", re.IGNORECASE)
 """Names of files that programs leave while they write others."""
 
@@ -57,8 +58,8 @@ class Discovery:
     patterns: set[str] = field(default_factory=set[str])
     unmatched: list[str] = field(default_factory=list[str])
     """The patterns that match no file, as given."""
-    skipped: set[str] = field(default_factory=set[str])
-    """The names of symbolic links that lead out of the folder that was named."""
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """The reasons for skipping symbolic links in the folder that was named, by name."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """Errors of unreadable folders, whose files may still exist, by folder."""
 
@@ -117,7 +118,8 @@ def discover_sources(
 
     Hidden files and folders, and temporary files of programs that write, are omitted unless they
     are named, as are files below `excluded`. A symbolic link is followed if it is named, or leads
-    to a file in a named folder. `addresses` are those of ingested files by name: a file that is
+    to a hidden file in a named folder: others have a name of their own, by which policies know
+    them. `addresses` are those of ingested files by name: a file that is
     given alone or by a pattern keeps its address. A missing file raises `NotFound`, unless it was
     ingested: then it counts as deleted. Files below an unreadable folder do not count as deleted,
     nor those below one of the paths that is missing: it may be on a disk that is not mounted.
@@ -146,9 +148,12 @@ def discover_sources(
                 if _TEMPORARY.match(file.name):
                     continue
                 if link := _find_way_out(file, start):
-                    discovery.skipped.add(name_file(link))
+                    discovery.skipped[name_file(link)] = _LEADS_OUT
                 elif file.is_file():
                     file_name = name_file(file)
+                    if _is_alias(file, start):
+                        discovery.skipped[file_name] = _IS_ALIAS
+                        continue
                     address = read_name(file.relative_to(start).as_posix())
                     address = addresses.get(file_name, address)
                     found.setdefault(file_name, Source(file_name, address, file))
@@ -163,7 +168,8 @@ def discover_sources(
                 hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
             )
     discovery.sources.update(sorted(found.items()))
-    discovery.skipped.difference_update(found)
+    for name in discovery.skipped.keys() & found.keys():
+        del discovery.skipped[name]
     discovery.check_missing(addresses)
     return discovery
 
@@ -188,10 +194,12 @@ def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) ->
             address = read_name(below)
             is_link = entry.is_symlink()
             if is_link and _find_way_out(root / below, root):
-                discovery.skipped.add(prefix + address)
+                discovery.skipped[prefix + address] = _LEADS_OUT
             elif (root / below).is_dir() if is_link else entry.is_dir():
                 if not is_link and real / below != excluded:
                     folders.append(f"{below}{os.sep}")
+            elif is_link and _is_alias(root / below, root):
+                discovery.skipped[prefix + address] = _IS_ALIAS
             elif not _TEMPORARY.match(entry.name):
                 yield Source(prefix + address, address.replace(os.sep, "/"), root / below)
 
@@ -208,6 +216,12 @@ def _find_way_out(path: Path, root: Path) -> Path | None:
     below = path.relative_to(root)
     parts = (root / part for part in (*reversed(below.parents), below))
     return next(filter(leads_out, parts), path)
+
+
+def _is_alias(path: Path, root: Path) -> bool:
+    """Return whether a file in a folder has another name there that is not hidden."""
+    real = Path(os.path.realpath(path)).relative_to(os.path.realpath(root))
+    return real != path.relative_to(root) and not any(it.startswith(".") for it in real.parts)
 
 
 def _fixed_part(pattern: Path) -> Path:

@@ -59,9 +59,7 @@ class SourceWatcher:
         for name, source in discovery.sources.items():
             try:
                 stat = source.path.stat()
-            except FileNotFoundError:
-                continue
-            except OSError as error:
+            except OSError as error:  # also of a link to nothing, which can still be deleted
                 states[name] = (str(error.strerror),)
             else:
                 states[name] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)

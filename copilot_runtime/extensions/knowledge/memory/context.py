@@ -148,7 +148,7 @@ class ContextWindows:
             return identifiers
         found = await self._resources.find_by_prefix(uri, access=access)
         if not found:
-            raise NotFound(f"There is no conversation {uri[:200]!r}.")
+            raise report_missing()
         return [it for it in found if str(it) != uri and it.type not in (WINDOW, SUMMARY)]
 
     async def _read(
@@ -216,6 +216,11 @@ class ContextWindows:
             except Exception as error:  # models raise anything, and nothing is lost by it
                 logger.warning("Nothing is summarised: %s", error or type(error).__name__)
         return _describe_gap(items, count, limit)
+
+
+def report_missing() -> NotFound:
+    """Return the error of a conversation that does not exist, or is hidden."""
+    return NotFound("There is no such conversation.")
 
 
 class _Work:

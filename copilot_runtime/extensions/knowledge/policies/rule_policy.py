@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
-from glob import has_magic
-from pathlib import Path
+from glob import iglob
 from typing import Literal
 
 from copilot_runtime.extensions.knowledge.access import Access, AccessAction, Actor
@@ -44,6 +43,9 @@ from copilot_runtime.extensions.knowledge.policies.rules import (
     matches_glob,
     tokens_below,
 )
+
+_LITERAL = re.compile(r"[?\[]")
+"""Characters of a path that have no meaning in a rule, as they have in `glob`."""
 
 _MOST_REMEMBERED = 2048
 """Maximum number of cached regexes, one for each actor and action."""
@@ -298,7 +300,8 @@ def _find_reasons(
             )
     scopes = (rule.scope, rule.exception or Scope())
     for path in dict.fromkeys(it.path for scope in scopes for it in scope.patterns if it.path):
-        if not has_magic(path) and not Path(path).exists():
+        found = iglob(_LITERAL.sub(r"[\g<0>]", path), include_hidden=True)  # noqa: PTH207 - also whole paths
+        if not any(found):
             yield f"names {path!r}, which is no file or folder in the directory of the server"
     if reason := _contradict(rule.scope):
         yield f"can never match: {reason}"

@@ -84,7 +84,7 @@ async def test_without_a_memory_it_has_what_is_below_the_conversation() -> None:
 
 async def test_a_conversation_that_is_not_there_is_an_error() -> None:
     windows = await build()
-    with pytest.raises(NotFound, match="no conversation"):
+    with pytest.raises(NotFound, match="no such conversation"):
         await windows.get(CHAT)
     with pytest.raises(NotFound):
         await windows.optimize(CHAT)

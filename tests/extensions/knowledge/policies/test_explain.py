@@ -248,12 +248,18 @@ def test_check_names_what_is_odd(tmp_path: Path) -> None:
     assert done.stderr == f"{path} can be used; 1 thing is odd about it.\n"
 
 
-def test_check_names_a_path_that_no_file_has(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, "default: allow\nrules: [{name: pay, deny: read, files: handbok/pay.md}]"
-    )
+def test_check_names_a_path_that_no_file_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("pay.md", "[b]onus.md"):
+        Path(name).write_text("x")
+    wrong = ["handbok/pay.md", "pay.m?", "[p]ay.md", "{pay,bonus}.md", "p?y.*"]
+    right = ["pay.md", "p*.md", "[b]onus.md", "[b]*"]
+    path = write(tmp_path, f"rules: [{{name: pay, deny: read, files: {[*wrong, *right]}}}]")
 
-    assert "names 'handbok/pay.md', which is no file or folder" in run("check", str(path)).stdout
+    found = run("check", str(path)).stdout
+    assert re.findall("names '(.*)', which is no file or folder", found) == wrong
 
 
 def test_check_has_nothing_to_say_of_what_is_fine(tmp_path: Path) -> None:

@@ -252,10 +252,11 @@ def _read_markdown(data: bytes) -> Document:
     passages: list[Chunk] = []
     section: list[tuple[int, str]] = []
 
-    def enter(level: int, text: str) -> None:
+    def enter(number: int, level: int, text: str) -> None:
         passages.extend(_paragraphs(section, headings.trail))
         section.clear()
-        headings.enter(level, text)
+        heading = headings.enter(level, text)
+        passages.append(replace(heading, place=replace(heading.place, lines=(number, number))))
 
     fence = ""
     for number, line in enumerate(lines[start:], start + 1):
@@ -268,10 +269,10 @@ def _read_markdown(data: bytes) -> Document:
             fence = mark[1]
             section.append((number, line))
         elif heading := _parse_heading(line):
-            enter(*heading)
+            enter(number, *heading)
         elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
             text = section.pop()[1].strip()
-            enter(1 if line.startswith("=") else 2, text)
+            enter(number - 1, 1 if line.startswith("=") else 2, text)
         else:
             section.append((number, line))
     passages.extend(_paragraphs(section, headings.trail))
@@ -375,7 +376,10 @@ def _read_office(data: bytes, media_type: str, reader: str) -> Document:
     headings = Headings()
     for passage in result["passages"]:
         if level := passage.get("level"):
-            headings.enter(level, passage["text"])
+            heading = headings.enter(level, passage["text"])
+            page = passage.get("page")
+            if media_type == DOCX or page:  # the names of sheets and "Slide 1" are no texts
+                passages.append(replace(heading, place=replace(heading.place, page=page)))
             continue
         row = passage.get("row")
         rows = (row, row) if row else None

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "4"
+_VERSION = "5"
 """Version of the readers; a new one makes all files be read again."""
 _DOCUMENTS = (
     *(".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".pdf", ".rtf"),

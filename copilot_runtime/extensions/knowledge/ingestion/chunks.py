@@ -12,6 +12,8 @@ from copilot_runtime.extensions.knowledge.tokens import count_tokens
 MOST_TOKENS = 400
 """Maximum number of tokens of a chunk: about 250 words."""
 
+_WORD = re.compile(r"[^\W\u3040-\u9fff\uac00-\ud7af]+|\w")
+"""A word, or a character of a script without spaces."""
 _BELOW = " \u203a "
 """What separates a heading from that above it."""
 _SENTENCE = re.compile(r".*?(?:(?<=[.!?\u3002])\s+|\n+|\Z)", re.DOTALL)
@@ -105,6 +107,21 @@ def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
         ):
             outer = trail.removesuffix(text).removesuffix(_BELOW)
             yield Chunk(text, replace(passage.place, heading=outer))
+
+
+def find_new_passages(passages: Iterable[Chunk], known: Iterable[str]) -> Iterator[Chunk]:
+    """Yield the passages most of whose pairs of words are in no known text, but no labels."""
+    pairs = {pair for text in known for pair in _list_pairs(text)}
+    for passage in passages:
+        found = _list_pairs(passage.text)
+        new = sum(pair not in pairs for pair in found)
+        is_label = new < 3 and not passage.text.endswith((".", "!", "?"))
+        if new * 2 > len(found) and not is_label:
+            yield passage
+
+
+def _list_pairs(text: str) -> list[tuple[str, str]]:
+    return [*pairwise(_WORD.findall(text.lower()))]
 
 
 def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:

@@ -21,6 +21,8 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     ChunkPosition,
     Headings,
     decode_chunk,
+    drop_headings,
+    find_new_passages,
     pack_passages,
 )
 from copilot_runtime.extensions.knowledge.ingestion.html import read_passages, read_title
@@ -227,11 +229,19 @@ def _find_table(lines: list[str]) -> str:
     return delimiter if share == 1 and len(rows) > 1 else ""
 
 
-def read_html_text(root: "Element | None", warnings: Iterable[str] = ()) -> Document:
-    """Return the text of a page, each piece with the headings above it."""
+def read_html_text(
+    root: "Element | None", warnings: Iterable[str] = (), known: Iterable[str] | None = None
+) -> Document:
+    """Return the text of a page, each piece with the headings above it.
+
+    Of a page whose text is annotated, only what is not in the `known` texts.
+    """
     if root is None:
         return Document(HTML, warnings=[*warnings])
-    return Document(HTML, read_title(root), pack_passages(read_passages(root)), [*warnings])
+    passages = read_passages(root)
+    if known is not None:
+        passages = find_new_passages(drop_headings(passages), known)
+    return Document(HTML, read_title(root), pack_passages(passages), [*warnings])
 
 
 def _read_html(data: bytes) -> Document:

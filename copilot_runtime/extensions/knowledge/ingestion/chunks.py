@@ -109,10 +109,10 @@ def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
             yield Chunk(text, replace(passage.place, heading=outer))
 
 
-def find_new_passages(passages: Iterable[Chunk], known: Iterable[str]) -> Iterator[Chunk]:
-    """Yield the passages most of whose pairs of words are in no known text, but no labels."""
-    pairs = {pair for text in known for pair in _list_pairs(text)}
-    for passage in passages:
+def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
+    """Yield the passages most of whose pairs of words are in none of the texts, but no labels."""
+    pairs = {pair for text in texts for pair in _list_pairs(text)}
+    for passage in drop_headings(passages):
         found = _list_pairs(passage.text)
         new = sum(pair not in pairs for pair in found)
         is_label = new < 3 and not passage.text.endswith((".", "!", "?"))
@@ -177,7 +177,7 @@ class Headings:
         self.title = ""
         """The first heading, if all others are below it."""
 
-    def enter(self, level: int, text: str) -> Chunk:
+    def enter(self, level: int, text: str, page: int | None = None, line: int = 0) -> Chunk:
         """Begin the section of a heading; one without text only ends the section before.
 
         Returns the heading as a passage of its section.
@@ -189,7 +189,7 @@ class Headings:
                 self._top, self.title = level, text
             elif level <= self._top:
                 self.title = ""
-        return Chunk(text, ChunkPosition(heading=self.trail))
+        return Chunk(text, ChunkPosition(page, self.trail, (line, line) if line else None))
 
     @property
     def trail(self) -> str:

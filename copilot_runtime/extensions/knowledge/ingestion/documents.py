@@ -21,7 +21,6 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     ChunkPosition,
     Headings,
     decode_chunk,
-    drop_headings,
     find_new_passages,
     pack_passages,
 )
@@ -230,22 +229,15 @@ def _find_table(lines: list[str]) -> str:
 
 
 def read_html_text(
-    root: "Element | None", warnings: Iterable[str] = (), known: Iterable[str] | None = None
+    root: "Element | None", warnings: Iterable[str] = (), without: Iterable[str] | None = None
 ) -> Document:
-    """Return the text of a page, each piece with the headings above it.
-
-    Of a page whose text is annotated, only what is not in the `known` texts.
-    """
+    """Return the text of a page `without` that of things, each piece with the headings above."""
     if root is None:
         return Document(HTML, warnings=[*warnings])
     passages = read_passages(root)
-    if known is not None:
-        passages = find_new_passages(drop_headings(passages), known)
+    if without is not None:
+        passages = find_new_passages(passages, without)
     return Document(HTML, read_title(root), pack_passages(passages), [*warnings])
-
-
-def _read_html(data: bytes) -> Document:
-    return read_html_text(*parse_html(data))
 
 
 def _read_text(data: bytes) -> Document:
@@ -265,8 +257,7 @@ def _read_markdown(data: bytes) -> Document:
     def enter(number: int, level: int, text: str) -> None:
         passages.extend(_paragraphs(section, headings.trail))
         section.clear()
-        heading = headings.enter(level, text)
-        passages.append(replace(heading, place=replace(heading.place, lines=(number, number))))
+        passages.append(headings.enter(level, text, line=number))
 
     fence = ""
     for number, line in enumerate(lines[start:], start + 1):
@@ -382,14 +373,12 @@ def _read_slides(data: bytes) -> Document:
 def _read_office(data: bytes, media_type: str, reader: str) -> Document:
     file = Path(office.__file__).with_name(f"{reader}.py")
     result: Any = run_in_sandbox(str(file), "extract_passages", data)
-    passages: list[Chunk] = []
-    headings = Headings()
+    passages, headings = list[Chunk](), Headings()
     for passage in result["passages"]:
         if level := passage.get("level"):
-            heading = headings.enter(level, passage["text"])
-            page = passage.get("page")
-            if media_type == DOCX or page:  # the names of sheets and "Slide 1" are no texts
-                passages.append(replace(heading, place=replace(heading.place, page=page)))
+            heading = headings.enter(level, passage["text"], passage.get("page"))
+            if media_type == DOCX or heading.place.page:  # no names of sheets, no "Slide 1"
+                passages.append(heading)
             continue
         row = passage.get("row")
         rows = (row, row) if row else None
@@ -400,7 +389,7 @@ def _read_office(data: bytes, media_type: str, reader: str) -> Document:
 
 
 _READERS: Mapping[str, Callable[[bytes], Document]] = {
-    HTML: _read_html,
+    HTML: lambda data: read_html_text(*parse_html(data)),
     PDF: _read_pdf,
     MARKDOWN: _read_markdown,
     CSV: _read_csv,

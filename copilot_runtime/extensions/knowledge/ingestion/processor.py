@@ -258,12 +258,12 @@ def _read_contribution(
             name: "\n".join(f"{triple} ." for triple in triples)
             for name, triples in page.items.items()
         }
-        known: list[str] | None = None
+        texts: list[str] | None = None
         if page.annotated:  # annotations beside the text in a script need not say what it says
             values = (triple.object for triples in page.items.values() for triple in triples)
-            known = [value.value for value in values if isinstance(value, Literal)]
+            texts = [value.value for value in values if isinstance(value, Literal)]
         root = None if page.annotated and not form.has_text else page.root
-        document = read_html_text(root, page.warnings, known)
+        document = read_html_text(root, page.warnings, texts)
     else:
         document = read_document(data, source.name)
     parent = str(identify_file(source.name))

@@ -132,13 +132,14 @@ def test_a_paragraph_says_what_it_shows(content: str, text: str) -> None:
     assert [chunk.text for chunk in read(document).chunks] == [text]
 
 
-SHEET = """<cols><col min="3" max="9" hidden="1"/></cols><sheetData>
+SHEET = """<cols><col min="3" max="3" hidden="1"/></cols><sheetData>
   <row r="1"><c r="A1" t="inlineStr"><is><t>Usage</t></is></c></row>
   <row r="3"><c r="A3" t="s"><v>0</v></c><c r="B3" t="s"><v>1</v></c>
     <c r="C3" t="s"><v>2</v></c></row>
   <row r="4"><c r="A4" t="s"><v>3</v></c><c r="B4" s="1"><v>45413</v></c>
     <c r="C4" s="2"><v>0.255</v></c></row>
-  <row r="5" hidden="1"><c r="B5" s="1"><v>45414.5</v></c><c r="C5"><v>0.30000000000000004</v></c></row>
+  <row r="5" hidden="1"><c r="B5" s="1"><v>45414.5</v></c>
+    <c r="C5"><v>0.30000000000000004</v></c></row>
   <row r="6"><c r="C6"><f>SUM(C4:C5)</f></c></row>
 </sheetData><mergeCells><mergeCell ref="A4:A5"/></mergeCells>"""
 

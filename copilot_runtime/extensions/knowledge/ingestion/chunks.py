@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from typing import Any
 
 from copilot_runtime.base.jsonvalue import JsonObject
@@ -11,6 +12,10 @@ from copilot_runtime.extensions.knowledge.tokens import count_tokens
 MOST_TOKENS = 400
 """Maximum number of tokens of a chunk: about 250 words."""
 
+_WORD = re.compile(r"[^\W\u3040-\u9fff\uac00-\ud7af]+|\w")
+"""A word, or a character of a script without spaces."""
+_BELOW = " \u203a "
+"""What separates a heading from that above it."""
 _SENTENCE = re.compile(r".*?(?:(?<=[.!?\u3002])\s+|\n+|\Z)", re.DOTALL)
 """A sentence or a line, with the white space after it."""
 
@@ -76,7 +81,7 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
     texts: list[str] = []
     place = ChunkPosition()
     size = 0
-    for passage in _cut(passages, most_tokens):
+    for passage in _cut(drop_headings(passages), most_tokens):
         tokens = count_tokens(passage.text)
         joined = place.join(passage.place) if texts else passage.place
         if joined is None or (texts and size + tokens > most_tokens):
@@ -88,6 +93,35 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
     if texts:
         packed.append(Chunk("\n".join(texts), place))
     return packed
+
+
+def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Leave out the headings that the next passage is below; others are texts of their own."""
+    for passage, following in pairwise(chain(passages, (None,))):
+        assert passage
+        text, trail = passage.text, passage.place.heading
+        if trail[-len(_BELOW) - len(text) :] not in (text, f"{_BELOW}{text}"):
+            yield passage
+        elif following is None or not f"{following.place.heading}{_BELOW}".startswith(
+            f"{trail}{_BELOW}"
+        ):
+            outer = trail.removesuffix(text).removesuffix(_BELOW)
+            yield Chunk(text, replace(passage.place, heading=outer))
+
+
+def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
+    """Yield the passages most of whose pairs of words are in none of the texts, but no labels."""
+    pairs = {pair for text in texts for pair in _list_pairs(text)}
+    for passage in drop_headings(passages):
+        found = _list_pairs(passage.text)
+        new = sum(pair not in pairs for pair in found)
+        is_label = new < 3 and not passage.text.endswith((".", "!", "?"))
+        if new * 2 > len(found) and not is_label:
+            yield passage
+
+
+def _list_pairs(text: str) -> list[tuple[str, str]]:
+    return [*pairwise(_WORD.findall(text.lower()))]
 
 
 def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:
@@ -143,21 +177,24 @@ class Headings:
         self.title = ""
         """The first heading, if all others are below it."""
 
-    def enter(self, level: int, text: str) -> None:
-        """Begin the section of a heading; one without text only ends the section before."""
+    def enter(self, level: int, text: str, page: int | None = None, line: int = 0) -> Chunk:
+        """Begin the section of a heading; one without text only ends the section before.
+
+        Returns the heading as a passage of its section.
+        """
         self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
-        if not text:
-            return
-        self._levels[level] = text
-        if self._top is None:
-            self._top, self.title = level, text
-        elif level <= self._top:
-            self.title = ""
+        if text:
+            self._levels[level] = text
+            if self._top is None:
+                self._top, self.title = level, text
+            elif level <= self._top:
+                self.title = ""
+        return Chunk(text, ChunkPosition(page, self.trail, (line, line) if line else None))
 
     @property
     def trail(self) -> str:
         """The headings, from the outermost one."""
-        return " \u203a ".join(self._levels.values())
+        return _BELOW.join(self._levels.values())
 
 
 def _span(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:

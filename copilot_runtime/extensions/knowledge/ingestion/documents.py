@@ -21,6 +21,7 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     ChunkPosition,
     Headings,
     decode_chunk,
+    find_new_passages,
     pack_passages,
 )
 from copilot_runtime.extensions.knowledge.ingestion.html import read_passages, read_title
@@ -227,15 +228,16 @@ def _find_table(lines: list[str]) -> str:
     return delimiter if share == 1 and len(rows) > 1 else ""
 
 
-def read_html_text(root: "Element | None", warnings: Iterable[str] = ()) -> Document:
-    """Return the text of a page, each piece with the headings above it."""
+def read_html_text(
+    root: "Element | None", warnings: Iterable[str] = (), without: Iterable[str] | None = None
+) -> Document:
+    """Return the text of a page `without` that of things, each piece with the headings above."""
     if root is None:
         return Document(HTML, warnings=[*warnings])
-    return Document(HTML, read_title(root), pack_passages(read_passages(root)), [*warnings])
-
-
-def _read_html(data: bytes) -> Document:
-    return read_html_text(*parse_html(data))
+    passages = read_passages(root)
+    if without is not None:
+        passages = find_new_passages(passages, without)
+    return Document(HTML, read_title(root), pack_passages(passages), [*warnings])
 
 
 def _read_text(data: bytes) -> Document:
@@ -252,10 +254,10 @@ def _read_markdown(data: bytes) -> Document:
     passages: list[Chunk] = []
     section: list[tuple[int, str]] = []
 
-    def enter(level: int, text: str) -> None:
+    def enter(number: int, level: int, text: str) -> None:
         passages.extend(_paragraphs(section, headings.trail))
         section.clear()
-        headings.enter(level, text)
+        passages.append(headings.enter(level, text, line=number))
 
     fence = ""
     for number, line in enumerate(lines[start:], start + 1):
@@ -268,10 +270,10 @@ def _read_markdown(data: bytes) -> Document:
             fence = mark[1]
             section.append((number, line))
         elif heading := _parse_heading(line):
-            enter(*heading)
+            enter(number, *heading)
         elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
             text = section.pop()[1].strip()
-            enter(1 if line.startswith("=") else 2, text)
+            enter(number - 1, 1 if line.startswith("=") else 2, text)
         else:
             section.append((number, line))
     passages.extend(_paragraphs(section, headings.trail))
@@ -371,11 +373,12 @@ def _read_slides(data: bytes) -> Document:
 def _read_office(data: bytes, media_type: str, reader: str) -> Document:
     file = Path(office.__file__).with_name(f"{reader}.py")
     result: Any = run_in_sandbox(str(file), "extract_passages", data)
-    passages: list[Chunk] = []
-    headings = Headings()
+    passages, headings = list[Chunk](), Headings()
     for passage in result["passages"]:
         if level := passage.get("level"):
-            headings.enter(level, passage["text"])
+            heading = headings.enter(level, passage["text"], passage.get("page"))
+            if media_type == DOCX or heading.place.page:  # no names of sheets, no "Slide 1"
+                passages.append(heading)
             continue
         row = passage.get("row")
         rows = (row, row) if row else None
@@ -386,7 +389,7 @@ def _read_office(data: bytes, media_type: str, reader: str) -> Document:
 
 
 _READERS: Mapping[str, Callable[[bytes], Document]] = {
-    HTML: _read_html,
+    HTML: lambda data: read_html_text(*parse_html(data)),
     PDF: _read_pdf,
     MARKDOWN: _read_markdown,
     CSV: _read_csv,

@@ -80,7 +80,7 @@ class _PageReader:
                     texts.append(element.tail or "")
                     continue
                 if tag in _HEADINGS:
-                    self._headings.enter(int(tag[1]), element_text(element, hidden))
+                    yield self._headings.enter(int(tag[1]), element_text(element, hidden))
                     texts.append(element.tail or "")
                     continue
                 text = ""

@@ -16,6 +16,8 @@ MOST_CHARACTERS = 16 * 1024 * 1024
 
 _PAINTS = re.compile(rb"(?:^|\s)(?:Do|EI|sh|[fFSsBb]\*?)(?=\s|$)")
 """Operators that paint pictures and areas."""
+_UNREADABLE = re.compile(r"(?:[\0-\b\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff] ?){3,}")
+"""Glyphs of a font that does not say which characters they are; a bullet is alone."""
 _HIDDEN = 2 | 32
 """Flags of annotations that are not shown on a screen."""
 _PASSWORD = 1 << 13
@@ -48,10 +50,14 @@ def extract_pages(data: bytes) -> dict[str, object]:
             raise LimitExceeded(f"The PDF has more than {MOST_PAGES} pages.")
         pages: list[str] = []
         scans: list[int] = []
+        garbled: list[int] = []
         warnings: list[str] = []
         left = MOST_CHARACTERS
         for number, page in enumerate(reader.pages, 1):
-            text = join_lines(page.extract_text())
+            text, count = _UNREADABLE.subn("\ufffd", page.extract_text())
+            if count:
+                garbled.append(number)
+            text = join_lines(text)
             if not text.strip() and _is_painted(page):
                 scans.append(number)
             notes: list[str] = []
@@ -64,7 +70,7 @@ def extract_pages(data: bytes) -> dict[str, object]:
             if left < 0:
                 raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
         title = str((reader.metadata and reader.metadata.title) or "").strip()
-        warnings = [*_find_losses(reader, scans), *warnings]
+        warnings = [*_find_losses(reader, scans, garbled), *warnings]
     except CopilotError:
         raise
     except DependencyError as error:
@@ -74,9 +80,12 @@ def extract_pages(data: bytes) -> dict[str, object]:
         ) from error
     except Exception as error:  # of broken files, the parser raises whatever it stumbled over
         raise CopilotError(f"The PDF is damaged: {error}") from error
-    if not any(page.strip() for page in pages):
+    if not any(page.strip("\ufffd \n") for page in pages):
+        why = "pages are pictures, as a scanner makes them"
+        if garbled:
+            why = "fonts do not say which characters they show"
         raise CopilotError(
-            "The PDF has no text: its pages are pictures, as a scanner makes them.",
+            f"The PDF has no text: its {why}.",
             hint="Run text recognition (OCR) over it, and try again.",
         )
     return {"title": title, "pages": pages, "warnings": warnings}
@@ -182,7 +191,7 @@ def _read_text(value: Any) -> str:
     return "\n".join(str(value).split("\r")).strip()
 
 
-def _find_losses(reader: "PdfReader", scans: list[int]) -> Iterator[str]:
+def _find_losses(reader: "PdfReader", scans: list[int], garbled: list[int]) -> Iterator[str]:
     """Yield warnings about contents that are not read."""
     if scans:
         what = "Page" if len(scans) == 1 else "Pages"
@@ -190,6 +199,12 @@ def _find_losses(reader: "PdfReader", scans: list[int]) -> Iterator[str]:
             "has no text: it is a picture" if len(scans) == 1 else "have no text: they are pictures"
         )
         yield f"{what} {_join_numbers(scans)} {verb}. Run text recognition (OCR) over the file."
+    if garbled:
+        what = "page" if len(garbled) == 1 else "pages"
+        yield (
+            f"Text on {what} {_join_numbers(garbled)} has no readable characters, and is written "
+            "as \ufffd. Run text recognition (OCR) over the file."
+        )
     catalog: Any = reader.trailer["/Root"]
     if "/XFA" in (_find(catalog, "/AcroForm") or {}):
         yield "The values of its dynamic form (XFA) are not read."

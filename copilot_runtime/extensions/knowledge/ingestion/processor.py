@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from urllib.parse import quote, urljoin
 
+from pyoxigraph import Literal
+
 from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, Misuse
@@ -44,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "4"
+_VERSION = "5"
 """Version of the readers; a new one makes all files be read again."""
 _DOCUMENTS = (
     *(".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".pdf", ".rtf"),
@@ -136,6 +138,8 @@ class ItemForm:
     """Number of hash digits in the names of resources and blank nodes."""
     described: bool = True
     """Whether the resource has the title of the thing and its main source file."""
+    has_text: bool = True
+    """Whether the text beside the annotations of a page is stored as well."""
     by_file: bool = False
     """Whether each file has a resource of its own of a thing, so that rules can hide the file.
 
@@ -144,7 +148,7 @@ class ItemForm:
 
 
 JSONLD_FORM = ItemForm()
-COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
+COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False, has_text=False)
 """As Copilot-LD stores them: of 100,000 things, two have the same name."""
 
 
@@ -231,7 +235,7 @@ def read_source(
     digest = hashlib.sha256(data + settings.encode()).hexdigest()
     if digest == before:
         return None
-    contribution, warnings = _read_contribution(data, source, iri, form.digits)
+    contribution, warnings = _read_contribution(data, source, iri, form)
     parts = {
         identify_item(iri, form, source.name): hash_values(str(form), lines, length=16)
         for iri, lines in contribution.items.items()
@@ -245,18 +249,21 @@ def read_source(
 
 
 def _read_contribution(
-    data: bytes, source: Source, iri: str, digits: int
+    data: bytes, source: Source, iri: str, form: ItemForm
 ) -> tuple[Contribution, list[str]]:
     items: dict[str, str] = {}
     if detect_media_type(data, source.name) == HTML:
-        page = read_page(data, iri, digits)
+        page = read_page(data, iri, form.digits)
         items = {
             name: "\n".join(f"{triple} ." for triple in triples)
             for name, triples in page.items.items()
         }
-        # annotations in the text say what it says; those beside it in a script are no text
-        root = None if page.annotated else page.root
-        document = read_html_text(root, page.warnings)
+        texts: list[str] | None = None
+        if page.annotated:  # annotations beside the text in a script need not say what it says
+            values = (triple.object for triples in page.items.values() for triple in triples)
+            texts = [value.value for value in values if isinstance(value, Literal)]
+        root = None if page.annotated and not form.has_text else page.root
+        document = read_html_text(root, page.warnings, texts)
     else:
         document = read_document(data, source.name)
     parent = str(identify_file(source.name))

@@ -56,7 +56,7 @@ class _WorkbookReader:
                 self._found.warnings.append(f"The hidden sheet {sheet.name!r} is not read.")
                 continue
             self._found.add(sheet.name, level=1)
-            self._add_rows(self._read_rows(workbook.read(sheet)))
+            self._add_rows(self._read_rows(workbook.read(sheet), sheet.name))
             self._add_notes(sheet.part)
         if self._formulas:
             self._found.warnings.append(
@@ -64,14 +64,19 @@ class _WorkbookReader:
                 "that calculates them, and save it."
             )
 
-    def _read_rows(self, sheet: SheetRows) -> list[_Row]:
+    def _read_rows(self, sheet: SheetRows, called: str) -> list[_Row]:
         rows: dict[int, _Row] = {}
         grid = Grid()
-        number = 0
+        number = hidden = 0
         for row in sheet:
             number = row.number
             rows[number] = _Row(row)
+            hidden += row.is_hidden and bool(row.cells)
             self._formulas += sum(cell.kind == "formula" for cell in row.cells.values())
+        widest = max((column + 1 for row in rows.values() for column in row), default=0)
+        counts = {"rows": hidden, "columns": min(sheet.hidden_columns, widest)}
+        if what := " and ".join(f"{name} ({count})" for name, count in counts.items() if count):
+            self._found.warnings.append(f"Hidden {what} of the sheet {called!r} are read.")
         for merged in sheet.merged:
             column = merged.column
             text = rows[merged.row].get(column, "") if merged.row in rows else ""

@@ -56,7 +56,10 @@ class _SlideReader:
         shapes = [*_list_shapes(slide)]
         titles = [it for it in shapes if _find_role(it) in _TITLES]
         title = " ".join(" ".join(line for it in titles for line in _read_lines(it)).split())
-        self._found.add(title or f"Slide {self._number}", level=1)
+        if title:
+            self._found.add(title, level=1, page=self._number)
+        else:
+            self._found.add(f"Slide {self._number}", level=1)
         for shape in shapes:
             if shape not in titles:
                 self._read_shape(shape)

@@ -15,6 +15,7 @@ from copilot_runtime.extensions.knowledge.office.package import (
     get_number,
     is_on,
 )
+from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class _Style:
     level: int | None = None
     """The level of a heading."""
     list: "Element | None" = None
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,11 @@ class _WordReader:
                     id = get_attribute(aside, "id") or ""
                     self._found.add(self._notes.get((kind, id), ""))
         if next(root.iter(*(f"{{*}}{name}" for name in _NOT_READ)), None) is not None:
-            warning = "Charts and embedded objects are not read."
-            if warning not in self._found.warnings:
-                self._found.warnings.append(warning)
+            self._warn("Charts and embedded objects are not read.")
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self._found.warnings:
+            self._found.warnings.append(warning)
 
     def _read_paragraph(self, paragraph: "Element") -> None:
         style = self._style(paragraph)
@@ -124,21 +128,42 @@ class _WordReader:
         return self._styles.get(name, _Style())
 
     def _text(self, paragraph: "Element") -> str:
-        """Return the text of a paragraph that is not deleted or hidden."""
+        """Return the text of a paragraph that is not deleted or hidden.
+
+        Powers are written as `2^10`, and texts that are struck out as `~~void~~`.
+        """
         pieces: list[str] = []
+        is_hidden = self._style(paragraph).is_hidden
         stack = [*reversed(paragraph)]
         while stack:
             element = stack.pop()
             name = get_name(element)
             if name == "t":
-                pieces.append(element.text or "")
+                pieces.append(_mark(element, element.text or ""))
+            elif name == "sym":
+                pieces.append(read_symbol(element))
+                if pieces[-1] == UNKNOWN:
+                    self._warn(f"Symbols that are not read are written as {UNKNOWN}.")
+            elif name == "checkBox":
+                box = find_child(element, "checked")
+                is_ticked = is_on(find_child(element, "default") if box is None else box)
+                pieces.append("\u2611 " if is_ticked else "\u2610 ")
             elif name in _SIGNS:
                 pieces.append(_SIGNS[name])
             elif name == "docPr":
                 pieces.append(f" {element.get('descr', '')} ")
-            elif name not in _UNSEEN and not is_on(find_child(element, "rPr", "vanish")):
+            elif name not in _UNSEEN and not self._is_hidden(element, is_hidden):
                 stack += reversed(element)
-        return "".join(pieces)
+        return "".join(pieces).replace("~~~~", "")
+
+    def _is_hidden(self, element: "Element", default: bool) -> bool:
+        """Return whether a run is hidden by itself, or else by its style or its paragraph's."""
+        properties = find_child(element, "rPr")
+        vanish = find_child(properties, "vanish")
+        if vanish is not None:
+            return is_on(vanish)
+        style = get_attribute(find_child(properties, "rStyle"), "val") or ""
+        return (default and get_name(element) == "r") or self._styles.get(style, _Style()).is_hidden
 
     def _number(self, paragraph: "Element", style: _Style) -> str:
         """Return the number or the bullet of an item of a list, or an empty string."""
@@ -195,6 +220,16 @@ class _WordReader:
         return " ".join(" ".join(texts).split())
 
 
+def _mark(element: "Element", text: str) -> str:
+    """Return the text of a run with marks for what its format says."""
+    properties = find_child(element.getparent(), "rPr")
+    position = get_attribute(find_child(properties, "vertAlign"), "val")
+    if position == "superscript" and text.lstrip("-\u2212").isdecimal():
+        text = f"^{text}"
+    is_struck = any(is_on(find_child(properties, name)) for name in ("strike", "dstrike"))
+    return f"~~{text}~~" if is_struck and text.strip() else text
+
+
 def _list_blocks(element: "Element") -> "Iterator[Element]":
     """Yield the paragraphs and tables in an element, but not those in them."""
     stack = [*reversed(element)]
@@ -232,7 +267,7 @@ def _list_parts(element: "Element", name: str) -> "Iterator[Element]":
 
 
 def _read_styles(root: "Element | None") -> dict[str, _Style]:
-    """Return the styles of paragraphs by identifier, with what they inherit."""
+    """Return the styles by identifier, with what they inherit."""
     elements = () if root is None else root.iterchildren("{*}style")
     found = {get_attribute(it, "styleId") or "": it for it in elements}
     styles: dict[str, _Style] = {}
@@ -240,6 +275,7 @@ def _read_styles(root: "Element | None") -> dict[str, _Style]:
         name = get_attribute(find_child(element, "name"), "val") or ""
         level: int | None = None
         numbers: Element | None = None
+        vanish: Element | None = None
         here: Element | None = element
         for _ in range(20):  # styles may be based on each other in a circle
             if here is None:
@@ -253,8 +289,10 @@ def _read_styles(root: "Element | None") -> dict[str, _Style]:
                     level = get_number(outline, "val", 9) + 1
             if numbers is None:
                 numbers = find_child(here, "pPr", "numPr")
+            if vanish is None:
+                vanish = find_child(here, "rPr", "vanish")
             here = found.get(get_attribute(find_child(here, "basedOn"), "val") or "")
-        styles[id] = _Style(name, level, numbers)
+        styles[id] = _Style(name, level, numbers, is_on(vanish))
     return styles
 
 

@@ -190,6 +190,8 @@ in two lines.
 a
 ```
 ~~~
+### Closed on Monday
+### Closed on Tuesday
 Third
 ---
 end"""
@@ -201,8 +203,11 @@ end"""
             "Under head,\nin two lines.\n```\n# no heading\n```",
             {"heading": "Head", "lines": [8, 12]},
         ),
-        ("~~~\na\n```\n~~~", {"heading": "Head \u203a Second", "lines": [15, 18]}),
-        ("end", {"heading": "Head \u203a Third", "lines": [21, 21]}),
+        (
+            "~~~\na\n```\n~~~\nClosed on Monday\nClosed on Tuesday",
+            {"heading": "Head \u203a Second", "lines": [15, 20]},
+        ),
+        ("end", {"heading": "Head \u203a Third", "lines": [23, 23]}),
     ]
 
 

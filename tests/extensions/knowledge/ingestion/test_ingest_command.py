@@ -83,18 +83,18 @@ def test_what_failed_and_what_was_skipped_is_named(run: Run, shelf: Shelf) -> No
 
 
 def test_a_file_with_nothing_to_take_in_is_named_when_it_is_read(run: Run, shelf: Shelf) -> None:
-    shelf.write("heading.md", "# hi\n")
+    shelf.write("rule.md", "# #\n")
     shelf.write("blank.txt", " \n")
     shelf.write("empty.html", "")
 
-    assert "docs/heading.md nothing to take in" in rows(run("docs", "--dry-run"))
+    assert "docs/rule.md nothing to take in" in rows(run("docs", "--dry-run"))
     found = run("docs")
     assert found.exit_code == 0
     assert {"files new 5", "resources stored 2"} <= {*rows(found)}
     assert rows(found)[-3:] == [
         "docs/blank.txt nothing to take in",
         "docs/empty.html nothing to take in",
-        "docs/heading.md nothing to take in",
+        "docs/rule.md nothing to take in",
     ]
     shelf.write("blank.txt", "\n\n")
     report = json.loads(run("docs", "--json").stdout)

@@ -755,10 +755,19 @@ async def test_resources_may_be_in_other_formats(shelf: Shelf, format: str) -> N
     assert report.resources == (format != "jsonld")
 
 
-async def test_a_text_beside_annotations_is_no_document_but_one_beside_a_script_is(
-    shelf: Shelf,
-) -> None:
-    shelf.write("marked.html", DRUG)
+async def test_a_text_that_no_annotation_says_is_kept(shelf: Shelf) -> None:
+    shelf.write("marked.html", f"<p>Name:</p>{DRUG}")
+    shelf.write("news.html", f"{DRUG}<h1>Storm</h1><p>The ferry of Tuesday is cancelled.</p>")
+    await shelf.ingest()
+    [id] = await shelf.resources.find_by_type("common.Chunk")
+    [chunk] = await shelf.resources.get([id])
+    assert (chunk.content, chunk.fields["place"]) == (
+        "The ferry of Tuesday is cancelled.",
+        {"heading": "Storm"},
+    )
+
+
+async def test_a_text_beside_a_script_is_a_document(shelf: Shelf) -> None:
     shelf.write(
         "script.html",
         '<title>A page</title><script type="application/ld+json">{"@context":"https://schema.org",'

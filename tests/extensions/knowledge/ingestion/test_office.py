@@ -85,6 +85,28 @@ def test_a_word_document_has_headings_lists_and_tables() -> None:
         ("<w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:r><w:t>x</w:t></w:r>", "x"),
         ("<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
         ("<w:r><w:rPr><w:vanish w:val='0'/></w:rPr><w:t>yes</w:t></w:r>", "yes"),
+        (
+            "<w:r><w:rPr><w:rStyle w:val='Secret'/></w:rPr><w:t>no</w:t></w:r>"
+            "<w:r><w:rPr><w:rStyle w:val='Secret'/><w:vanish w:val='0'/></w:rPr><w:t>x</w:t></w:r>",
+            "x",
+        ),
+        (
+            "<w:r><w:sym w:font='Symbol' w:char='F0A3'/><w:t>5 t </w:t>"
+            "<w:sym w:font='Wingdings' w:char='F0FE'/>"
+            "<w:sym w:font='Webdings' w:char='F041'/></w:r>",
+            "\u22645 t \u2611\ufffd",
+        ),
+        (
+            "<w:r><w:fldChar><w:ffData><w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox>"
+            "</w:ffData></w:fldChar></w:r><w:r><w:t>yes</w:t></w:r>",
+            "\u2611 yes",
+        ),
+        (
+            "<w:r><w:t>2</w:t></w:r><w:r><w:rPr><w:vertAlign w:val='superscript'/></w:rPr>"
+            "<w:t>10</w:t></w:r>",
+            "2^10",
+        ),
+        ("<w:r><w:rPr><w:strike/></w:rPr><w:t>void</w:t></w:r>", "~~void~~"),
         ("<w:sdt><w:sdtContent><w:r><w:t>field</w:t></w:r></w:sdtContent></w:sdt>", "field"),
         ("<w:r><w:drawing><w:docPr descr='A map'/></w:drawing></w:r>", "A map"),
         (
@@ -104,17 +126,20 @@ def test_a_paragraph_says_what_it_shows(content: str, text: str) -> None:
         footnotes="<w:footnote w:id='1'><w:p><w:r><w:t>why</w:t></w:r></w:p></w:footnote>",
         comments="<w:comment w:id='2' w:author='Ann'><w:p><w:r><w:t>check</w:t></w:r></w:p>"
         "</w:comment>",
+        styles="<w:style w:styleId='Hidden'><w:rPr><w:vanish/></w:rPr></w:style>"
+        "<w:style w:styleId='Secret'><w:basedOn w:val='Hidden'/></w:style>",
     )
     assert [chunk.text for chunk in read(document).chunks] == [text]
 
 
-SHEET = """<sheetData>
+SHEET = """<cols><col min="3" max="3" hidden="1"/></cols><sheetData>
   <row r="1"><c r="A1" t="inlineStr"><is><t>Usage</t></is></c></row>
   <row r="3"><c r="A3" t="s"><v>0</v></c><c r="B3" t="s"><v>1</v></c>
     <c r="C3" t="s"><v>2</v></c></row>
   <row r="4"><c r="A4" t="s"><v>3</v></c><c r="B4" s="1"><v>45413</v></c>
     <c r="C4" s="2"><v>0.255</v></c></row>
-  <row r="5"><c r="B5" s="1"><v>45414.5</v></c><c r="C5"><v>0.30000000000000004</v></c></row>
+  <row r="5" hidden="1"><c r="B5" s="1"><v>45414.5</v></c>
+    <c r="C5"><v>0.30000000000000004</v></c></row>
   <row r="6"><c r="C6"><f>SUM(C4:C5)</f></c></row>
 </sheetData><mergeCells><mergeCell ref="A4:A5"/></mergeCells>"""
 
@@ -143,6 +168,7 @@ def test_a_workbook_has_the_rows_of_its_sheets_with_their_columns() -> None:
     ]
     assert document.chunks[0].place.rows == (1, 5)
     assert document.warnings == [
+        "Hidden rows (1) and columns (1) of the sheet 'Stations' are read.",
         "The hidden sheet '-Secret' is not read.",
         "Formulas without a stored value: 1. Open the file in a program that calculates them, "
         "and save it.",

@@ -105,6 +105,14 @@ def test_pages_that_are_pictures_are_named() -> None:
     assert attached == "The files attached to it are not read."
 
 
+def test_pages_whose_glyphs_have_no_characters_are_named() -> None:
+    document = read_document(make_pdf("Price:\n\x01\x02 \x03", "y"))
+    assert [chunk.text for chunk in document.chunks] == ["Price:\n\ufffd", "y"]
+    assert document.warnings[0].startswith("Text on page 1 has no readable characters")
+    with pytest.raises(CopilotError, match="its fonts do not say which characters"):
+        read_document(make_pdf("\x01\x02\x03\x04"))
+
+
 def test_an_encrypted_file_names_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("x"))))
     writer.encrypt("", algorithm="AES-256")

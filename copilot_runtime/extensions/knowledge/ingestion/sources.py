@@ -140,23 +140,8 @@ def discover_sources(
             found.setdefault(name, Source(name, address, path))
         elif glob.has_magic(str(item)):
             discovery.patterns.add(name)
-            start = _fixed_part(path)
-            texts = glob.glob(str(item), recursive=True)  # noqa: PTH207 - also whole paths
-            if not any(Path(text).is_file() for text in texts):
-                discovery.unmatched.append(str(item))
-            for file in map(Path, texts):
-                if _TEMPORARY.match(file.name):
-                    continue
-                if link := _find_way_out(file, start):
-                    discovery.skipped[name_file(link)] = _LEADS_OUT
-                elif file.is_file():
-                    file_name = name_file(file)
-                    if _is_alias(file, start):
-                        discovery.skipped[file_name] = _IS_ALIAS
-                        continue
-                    address = read_name(file.relative_to(start).as_posix())
-                    address = addresses.get(file_name, address)
-                    found.setdefault(file_name, Source(file_name, address, file))
+            for source in _match(path, addresses, discovery):
+                found.setdefault(source.name, source)
         elif name in addresses:
             discovery.files.add(name)
         elif any(_is_below(file, name) for file in addresses):
@@ -172,6 +157,25 @@ def discover_sources(
         del discovery.skipped[name]
     discovery.check_missing(addresses)
     return discovery
+
+
+def _match(pattern: Path, addresses: Mapping[str, str], discovery: Discovery) -> Iterator[Source]:
+    """Yield the files of a pattern; links out of its folder, and second names, are skipped."""
+    start = _fixed_part(pattern)
+    files = [Path(text) for text in glob.glob(str(pattern), recursive=True)]  # noqa: PTH207 - also whole paths
+    if not any(file.is_file() for file in files):
+        discovery.unmatched.append(str(pattern))
+    for file in files:
+        name = name_file(file)
+        if _TEMPORARY.match(file.name):
+            continue
+        if link := _find_way_out(file, start):
+            discovery.skipped[name_file(link)] = _LEADS_OUT
+        elif file.is_file() and _is_alias(file, start):
+            discovery.skipped[name] = _IS_ALIAS
+        elif file.is_file():
+            address = read_name(file.relative_to(start).as_posix())
+            yield Source(name, addresses.get(name, address), file)
 
 
 def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) -> Iterator[Source]:

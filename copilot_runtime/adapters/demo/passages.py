@@ -27,6 +27,8 @@ _MOST_SENTENCES = 3
 _FEWEST_WORDS = 3
 _LONGEST = 400
 
+_FACT = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z])(?!.*[.!?]$)")
+"""A property of a thing that is no sentence."""
 _LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
 """A property name before a complete sentence, such as `description: `, which is not quoted."""
 
@@ -50,6 +52,7 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
             # a heading shares words as well, but says nothing
             worth = len(about) + 1 if is_subject else len(about) / 2
             score = len(shared) + worth - 1 / len(sentence.split())
+            score += 0.5 if _FACT.match(sentence) else 0  # such as a job title
             if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
                 found.append((score, number, _LABEL.sub("", sentence)[:_LONGEST]))
     found.sort(key=lambda row: -row[0])

@@ -34,8 +34,8 @@ def limit_process(
     """Set kernel limits of this process for good, as far as its system has them.
 
     `memory` is the growth of its address space in bytes, `data` its private memory, which leaves
-    out what threads only reserve. `open_files=0` refuses new files and
-    sockets, and keeps those that are open. `None` sets no limit.
+    out what threads only reserve. `open_files=0` refuses new files and sockets, and keeps those
+    that are open. `None` sets no limit.
     """
     try:
         import resource

@@ -35,7 +35,7 @@ class Request:
     action: str = ""
     """The requested operation for the audit log; set by transports that know it."""
     subject: str = ""
-    """What the operation was done to, for the audit log."""
+    """The object of the operation, for the audit log."""
     operation: str = ""
     """The operation that a service signs, if it is not the method and the path."""
     thread: str = ""

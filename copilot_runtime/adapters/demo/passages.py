@@ -18,7 +18,7 @@ _COMMON = set(
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _ENDING = re.compile(r"(?:ing|ed|es|s)$")
 _START = re.compile(r"(?:^|[!?:\n]|\w{3}\.)\W*$")
-"""What stands before the first word of a sentence."""
+"""Matches the text before the first word of a sentence."""
 _NOTE = re.compile(r"^\[.*\]$", re.MULTILINE)
 """The note that the runtime adds to a question with an attached file."""
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "

@@ -123,7 +123,7 @@ class AuditSettings(Section):
     )
     key: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
-        description="Key of the chain of hashes, 32 bytes or more. Without it, whoever may "
+        description="HMAC key of the audit log, 32 bytes or more. Without it, whoever may "
         "write can forge the log.",
         repr=False,
     )

@@ -15,7 +15,7 @@ MOST_TOKENS = 400
 _WORD = re.compile(r"[^\W\u3040-\u9fff\uac00-\ud7af]+|\w")
 """A word, or a character of a script without spaces."""
 _BELOW = " \u203a "
-"""What separates a heading from that above it."""
+"""The separator between a heading and its parent heading."""
 _SENTENCE = re.compile(r".*?(?:(?<=[.!?\u3002])\s+|\n+|\Z)", re.DOTALL)
 """A sentence or a line, with the white space after it."""
 

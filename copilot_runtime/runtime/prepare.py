@@ -90,7 +90,7 @@ class RunPreparer:
         """Return whether `prepare_run` waits for nothing, neither the application nor the store."""
         if self.agents is None or self.hooks.before_request is not None:
             return False
-        if not all(isinstance(source, ActionList) for source in self.sources):
+        if not all(type(source) is ActionList for source in self.sources):
             return False
         answering = self._guess_agent(request, self.agents, agent)
         return not self.threads.reads_thread(request, answering)

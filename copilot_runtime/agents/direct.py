@@ -39,7 +39,7 @@ from copilot_runtime.api.adapter import (
 )
 from copilot_runtime.api.agent import TOOL_CAPABILITIES, Agent
 from copilot_runtime.api.argument_checks import complete
-from copilot_runtime.api.events import Events
+from copilot_runtime.api.events import ActionExecutionEnd, Events
 from copilot_runtime.api.messages import Message, new_id
 from copilot_runtime.api.retrieval import FileReader, FileStore, PreparedMessages, Retriever
 from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
@@ -186,6 +186,8 @@ class DirectAgent(Agent):
                                 yield result
                     if turn.feed(event):
                         yield event
+                        if isinstance(event, ActionExecutionEnd):
+                            turn.start_fed(event.call_id)
             turn.refuse_open_calls()
             if request.span.is_recording:
                 await finish_loading()

@@ -48,6 +48,9 @@ class Handoff(NamedTuple):
 class Turn:
     """Starts the actions that a turn calls, in tasks, and yields their results in call order.
 
+    An action starts once the stages have let the end of its call through, so that one which
+    refuses a call prevents it.
+
     A call that was cut off is refused: it has no end, or its arguments for a v1 client are not
     JSON. Nobody runs it. Its result says so and precedes its end, which tells v1 clients the same.
     """
@@ -90,7 +93,7 @@ class Turn:
         return "".join(it.content for it in self.events if isinstance(it, TextMessageContent))
 
     def feed(self, event: Event) -> bool:
-        """Record an event; start the action when its call is complete.
+        """Record an event.
 
         Return whether the client gets the event now, which it does not for a refused call.
         """
@@ -106,10 +109,14 @@ class Turn:
                 self._name_call(call_id, name)
                 self._arguments[call_id] = []
             case ActionExecutionEnd(call_id=call_id):
-                arguments = join_pieces(self._get_arguments(call_id))
-                del self._arguments[call_id]
-                self.start(call_id, self.calls[call_id], arguments)
-                if call_id in self.refused:
+                pieces, name = self._get_arguments(call_id), self.calls[call_id]
+                if (
+                    self.run.is_v1
+                    and name not in self.server
+                    and not is_readable(join_pieces(pieces))
+                ):
+                    del self._arguments[call_id]
+                    self.refuse(call_id, name)  # these clients complete what they got, and run it
                     return False
             case Usage():
                 self.usage = event
@@ -117,6 +124,10 @@ class Turn:
                 pass
         self.events.append(event)
         return True
+
+    def start_fed(self, call_id: str) -> None:
+        """Start the action of a call whose end was fed and has reached the client."""
+        self.start(call_id, self.calls[call_id], join_pieces(self._arguments.pop(call_id)))
 
     def pop_ready(self) -> "tuple[str, asyncio.Task[Outcome]] | None":
         """Remove and return the next call in order, if its task is done."""
@@ -202,10 +213,7 @@ class Turn:
         self._name_call(call_id, name)
         action = self.server.get(name)
         if action is None and (name in self.browser or self.run.is_v1):
-            if self.run.is_v1 and not is_readable(arguments):
-                self.refuse(call_id, name)  # these clients complete what they got, and run it
-            else:
-                self.browser_calls += 1  # the browser's to run, or to refuse
+            self.browser_calls += 1  # the browser's to run, or to refuse
             return
         if action is None:
             work = _report_unknown(name, self.server, self.browser)

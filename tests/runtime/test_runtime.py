@@ -10,10 +10,19 @@ from typing import Any
 import anyio
 import pytest
 
-from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
+from copilot_runtime.actions import action
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Caller, RunInput
-from copilot_runtime.api.events import Custom, Event, Events, RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.events import (
+    ActionExecutionEnd,
+    Custom,
+    Event,
+    Events,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+)
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import (
     RUN_FAILED,
@@ -356,6 +365,28 @@ async def test_a_stage_that_refuses_keeps_the_agent_from_starting() -> None:
     log = await told(runtime, run_input())
     assert log == [RunFailed(error=Refused("Not about that.").report())]
     assert agent.began == 0
+
+
+async def test_a_stage_that_refuses_a_call_after_a_while_keeps_its_action_from_starting() -> None:
+    async def refuse(events: Events, run: RunInput) -> Events:
+        async for event in events:
+            if isinstance(event, ActionExecutionEnd):
+                await asyncio.to_thread(bool)  # as one that asks a service
+                raise Refused("Not that.")
+            yield event
+
+    payments: list[int] = []
+
+    @action
+    async def pay(amount: int) -> None:
+        payments.append(amount)
+
+    agent = DirectAgent(ScriptedAdapter(call("pay", {"amount": 5})))
+    runtime = Runtime(agent, {}, MemoryBus(), stages=[refuse])
+
+    log = await told(runtime, run_input(actions=[pay]))
+    assert log[-1] == RunFailed(error=Refused("Not that.").report())
+    assert not payments
 
 
 async def test_the_first_stage_is_the_innermost() -> None:

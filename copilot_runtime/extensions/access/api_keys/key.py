@@ -8,7 +8,7 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from secrets import token_bytes, token_hex, token_urlsafe
 from typing import Any
@@ -19,6 +19,8 @@ COLUMNS = (
     *("id", "name", "user_id", "tenant", "roles", "scopes"),
     *("created_at", "expires_at", "revoked_at", "used_at", "salt", "hash"),
 )
+
+_SECRET = ("id", "salt", "hash")
 
 _KEY = re.compile(r"cpk_(?P<id>[0-9a-f]{16})_(?P<secret>[A-Za-z0-9_-]{43})")
 
@@ -55,6 +57,11 @@ class ApiKey:
         if self.expires_at is not None and self.expires_at <= now:
             return "expired"
         return "active"
+
+    def describe(self, now: float) -> dict[str, Any]:
+        """Return the JSON of the key, without its hash."""
+        fields = {name: value for name, value in asdict(self).items() if name not in _SECRET}
+        return {"prefix": self.prefix, **fields, "state": self.describe_state(now)}
 
     def matches(self, secret: str) -> bool:
         """Return `True` if a secret belongs to this key."""

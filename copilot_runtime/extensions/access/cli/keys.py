@@ -92,7 +92,7 @@ def create(
     _run(settings, store, lambda keys: keys.add(key))
     record_command(settings, "keys.create", describe_rights(key))
     if as_json:
-        show_json({"key": secret, **_encode(key, now)})
+        show_json({"key": secret, **_describe(key, now)})
         return
     typer.echo(secret)
     typer.echo("Keep it now: it is not shown again.", err=True)
@@ -125,7 +125,7 @@ def show(
         lambda keys: keys.list_keys(),
     )
     now = time.time()
-    rows = [_encode(key, now) for key in found if all or key.describe_state(now) == "active"]
+    rows = [_describe(key, now) for key in found if all or key.describe_state(now) == "active"]
     if as_json:
         show_json(rows)
         return
@@ -198,20 +198,11 @@ def _describe_place(settings: "Settings", store: str | None) -> str:
     return "the database of the threads"
 
 
-def _encode(key: "ApiKey", now: float) -> dict[str, Any]:
-    """Return the JSON of a key, without its hash."""
+def _describe(key: "ApiKey", now: float) -> dict[str, Any]:
+    """Return the JSON of a key, with times as text."""
     return {
-        "prefix": key.prefix,
-        "name": key.name,
-        "user": key.user,
-        "tenant": key.tenant,
-        "roles": [*key.roles],
-        "scopes": None if key.scopes is None else [*key.scopes],
-        "created_at": _format_time(key.created_at),
-        "expires_at": _format_time(key.expires_at),
-        "used_at": _format_time(key.used_at),
-        "revoked_at": _format_time(key.revoked_at),
-        "state": key.describe_state(now),
+        name: _format_time(value) if name.endswith("_at") else value
+        for name, value in key.describe(now).items()
     }
 
 

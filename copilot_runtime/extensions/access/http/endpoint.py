@@ -3,7 +3,6 @@
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 from urllib.parse import unquote
 
@@ -81,7 +80,7 @@ class AccessEndpoint(Transport):
         key, text = self._report.make_key(body, request.caller.identity.permissions)
         request.subject = describe_rights(key)
         await self._report.find_keys().add(key)
-        await _respond(request, {"key": text, **describe_key(key, time.time())}, status=201)
+        await _respond(request, {"key": text, **key.describe(time.time())}, status=201)
 
     async def _revoke_key(self, request: Request, id: str) -> None:
         _check_operates(request, "keys.revoke")
@@ -90,7 +89,7 @@ class AccessEndpoint(Transport):
         if key is None:
             raise NotFound(f"There is no key {id[:100]!r}.")
         request.subject = describe_rights(key)
-        await _respond(request, describe_key(key, now))
+        await _respond(request, key.describe(now))
 
     async def _delete_threads(self, request: Request, owner: str) -> None:
         """Delete the threads of a user, at most so many that the client sees progress."""
@@ -182,7 +181,7 @@ class AccessReport:
             "operators": [*self._settings.telemetry.operators],
             "limits": self._list_limits(),
             "audit": bool(self._settings.audit.file),
-            "keys": [describe_key(key, time.time()) for key in keys[-_MOST_KEYS:]],
+            "keys": [key.describe(time.time()) for key in keys[-_MOST_KEYS:]],
             "key_count": len(keys),
         }
 
@@ -238,11 +237,3 @@ class AccessReport:
 def describe_status(status: LimitStatus) -> Mapping[str, Any]:
     """Return the JSON of a limit's usage."""
     return {**status._asdict(), "seconds_left": round(status.seconds_left)}
-
-
-def describe_key(key: ApiKey, now: float) -> Mapping[str, Any]:
-    """Return the JSON of a key, without its hash."""
-    fields = asdict(key)
-    for name in ("salt", "hash", "id"):
-        del fields[name]
-    return {"prefix": key.prefix, **fields, "state": key.describe_state(now)}

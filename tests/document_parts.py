@@ -34,31 +34,27 @@ from copilot_runtime.telemetry.semconv import (
 )
 from tests.telemetry.span_conventions import CONVENTIONS, DATABASE, MCP_CLIENT, MCP_SERVER, RPC
 
-COLUMNS = (
-    {
-        "openai": "OpenAI",
-        "openai_responses": "OpenAI Responses",
-        "anthropic": "Anthropic",
-        "google": "Google",
-        "bedrock": "Bedrock",
-        "langchain": "LangChain",
-        "openai_assistants": "OpenAI Assistants",
-    },
-    {
-        "azure": "Azure",
-        "deepseek": "DeepSeek",
-        "github": "GitHub",
-        "groq": "Groq",
-        "mistral": "Mistral",
-        "ollama": "Ollama",
-        "lmstudio": "LM Studio",
-        "openrouter": "OpenRouter",
-        "together": "Together",
-        "unify": "Unify",
-        "vllm": "vLLM",
-    },
-)
-"""The adapters of each table of capabilities, and the heads of their columns."""
+ADAPTER_NAMES = {
+    "openai": "OpenAI",
+    "openai_responses": "OpenAI Responses",
+    "anthropic": "Anthropic",
+    "google": "Google",
+    "bedrock": "Bedrock",
+    "langchain": "LangChain",
+    "openai_assistants": "OpenAI Assistants",
+    "azure": "Azure",
+    "deepseek": "DeepSeek",
+    "github": "GitHub",
+    "groq": "Groq",
+    "mistral": "Mistral",
+    "ollama": "Ollama",
+    "lmstudio": "LM Studio",
+    "openrouter": "OpenRouter",
+    "together": "Together",
+    "unify": "Unify",
+    "vllm": "vLLM",
+}
+"""Name of an adapter → what the table of capabilities calls it."""
 
 SETTINGS_PAGES = {
     "server": "host port path transports realtime_url allowed_hosts cors_origins cors_credentials "
@@ -112,28 +108,21 @@ def example_settings() -> str:
     return _lines([*head, *_example()])
 
 
-def capabilities_tables() -> str:
-    """Return what adapters support as tables in Markdown: first our own, then the presets."""
-    parts: list[str] = []
-    for columns in COLUMNS:
-        rows = [
-            f"| {words} | {' | '.join(_cell(name, ability) for name in columns)} |"
-            for ability, words in CAPABILITIES.items()
-            if any(_cell(name, ability) != "yes" for name in columns)
-        ]
-        parts += [
-            f"| | {' | '.join(columns.values())} |",
-            f"|---{'|:-:' * len(columns)}|",
-            *rows,
-            "",
-        ]
-    parts += ["All of them:", ""]
-    everywhere = [
-        words
+def capabilities_table() -> str:
+    """Return which adapters lack what, as a table in Markdown."""
+    rows = [
+        f"| {words} | {_name_adapters(ability, UNSUPPORTED)} "
+        f"| {_name_adapters(ability, UNDOCUMENTED)} |"
         for ability, words in CAPABILITIES.items()
-        if not any(ability in table for table in (*UNSUPPORTED.values(), *UNDOCUMENTED.values()))
+        if _name_adapters(ability, UNSUPPORTED) or _name_adapters(ability, UNDOCUMENTED)
     ]
-    return _lines([*parts, *(f"- {words}" for words in everywhere)])
+    return _lines(["| | not with | not documented by |", "|---|---|---|", *rows])
+
+
+def _name_adapters(ability: str, lacking: Mapping[str, Collection[str]]) -> str:
+    return ", ".join(
+        words for name, words in ADAPTER_NAMES.items() if ability in lacking.get(name, ())
+    )
 
 
 def tool_rules_table() -> str:
@@ -159,18 +148,6 @@ def tool_rules_table() -> str:
 
 def _quote(names: Iterable[str] | None) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names or ()))
-
-
-def unsupported_table(adapter: str) -> str:
-    """Return what one adapter does not support, by the reason, as a table in Markdown."""
-    reasons: dict[str, list[str]] = {}
-    for name, why in UNSUPPORTED.get(adapter, {}).items():
-        reasons.setdefault(why, []).append(CAPABILITIES[name])
-    if unknown := {*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})}:
-        names = [CAPABILITIES[name] for name in sorted(unknown)]
-        reasons["Unknown: the service does not document it."] = names
-    rows = [f"| {'; '.join(names)} | {why} |" for why, names in reasons.items()]
-    return _lines(["| not supported | reason |", "|---|---|", *rows])
 
 
 def media_limits_table() -> str:
@@ -215,10 +192,10 @@ def errors_table() -> str:
     """Return every error as a table in Markdown, by its code."""
     rows = [
         f"| [`{kind.code}`](#{kind.code.lower()}) | `{_class_name(kind)}` | {_status(kind)} "
-        f"| {kind.visibility} | {kind.severity} |"
+        f"| {kind.visibility} |"
         for kind in sorted(_list_errors(), key=lambda kind: kind.code)
     ]
-    head = ["| code | class | status | shown as | severity |", "|---|---|---|---|---|"]
+    head = ["| code | class | status | shown as |", "|---|---|---|---|"]
     return _lines([*head, *rows])
 
 
@@ -276,58 +253,42 @@ def command_line() -> str:
     return _lines(["| command | what it does |", "|---|---|", *_commands(get_command(cli), "")])
 
 
-def words_table() -> str:
-    """Return the glossary of ARCHITECTURE.md."""
-    text = (Path(__file__).parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    return text.partition("<!-- glossary -->\n")[2].partition("<!-- /glossary -->")[0]
-
-
-def span_tables() -> str:
-    """Return what each kind of span has, a heading and a list for each."""
-    lines: list[str] = []
+def spans_table() -> str:
+    """Return each kind of span, and which of its attributes are content, as a table."""
+    rows: list[str] = []
     for one in (*CONVENTIONS, MCP_SERVER, MCP_CLIENT, DATABASE, RPC):
-        operations = ", ".join(f"`{operation}`" for operation in one.operations) or "none"
-        title = one.operations[0] if one.operations else one.name
+        operations = ", ".join(f"`{operation}`" for operation in one.operations)
         is_exported = all(EXPORTED_OPERATIONS[operation] for operation in one.operations)
-        stays = "" if is_exported else " It is never exported."
-        lines += [
-            f"### {title}",
-            "",
-            f"Operation {operations}; name `{one.name}`; kind {' or '.join(one.kinds)}.{stays}",
-            "",
-        ]
-        levels = {
-            "required": one.required,
-            "where it applies": one.conditional,
-            "where it is known": one.recommended,
-            "where content is kept": one.opt_in,
-        }
-        lines += [
-            f"- {level}: {', '.join(f'`{name}`' for name in names)}"
-            for level, names in levels.items()
-            if names
-        ]
-        lines.append("")
+        stays = "" if is_exported else " (never exported)"
+        content = ", ".join(f"`{name}`" for name in one.opt_in)
+        rows.append(f"| {operations}{stays} | `{one.name}` | {content} |")
+    head = ["| operation | name | content |", "|---|---|---|"]
+    return _lines([*head, *rows])
+
+
+def attributes_tables() -> str:
+    """Return the attributes by what lets them leave the machine: those of conventions by name."""
+    lines: list[str] = []
+    groups: dict[str, list[Attribute]] = {}
+    for one in ATTRIBUTES.values():
+        groups.setdefault(_name_policy(one), []).append(one)
+    for title, attributes in groups.items():
+        ours = [one for one in attributes if one.name.startswith("copilot.")]
+        theirs = [f"`{one.name}`" for one in attributes if one not in ours]
+        lines += [f"### {title}", ""]
+        lines += [", ".join(theirs), ""] if theirs else []
+        lines += ["| attribute | type | meaning |", "|---|---|---|"] if ours else []
+        lines += [f"| `{one.name}` | {one.type} | {one.about} |" for one in ours]
+        lines += [""] if ours else []
     return _lines(lines)
-
-
-def attributes_table() -> str:
-    """Return every attribute as a table."""
-    rows = [
-        f"| `{one.name}` | {one.type} | {_name_policy(one)} | {one.about} |"
-        for one in ATTRIBUTES.values()
-    ]
-    return _lines(
-        ["| attribute | type | leaves the machine | meaning |", "|---|---|---|---|", *rows]
-    )
 
 
 def _name_policy(attribute: Attribute) -> str:
     if attribute.is_foreign:
-        return "others write it"
+        return "Written by others"
     if attribute.is_content:
-        return "with content"
-    return "with identity" if attribute.is_identity else "yes"
+        return "Content"
+    return "Identity" if attribute.is_identity else "Exported"
 
 
 def metrics_table() -> str:
@@ -380,8 +341,7 @@ def _list_codes(codes: Iterable[str]) -> str:
 
 
 PARTS: Mapping[str, Callable[[str], str]] = {
-    "capabilities": lambda _: capabilities_tables(),
-    "unsupported": unsupported_table,
+    "capabilities": lambda _: capabilities_table(),
     "media_limits": lambda _: media_limits_table(),
     "tool_rules": lambda _: tool_rules_table(),
     "presets": presets_table,
@@ -390,20 +350,13 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "provider_errors": lambda _: provider_errors_table(),
     "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
-    "words": lambda _: words_table(),
-    "spans": lambda _: span_tables(),
-    "attributes": lambda _: attributes_table(),
+    "spans": lambda _: spans_table(),
+    "attributes": lambda _: attributes_tables(),
     "metrics": lambda _: metrics_table(),
     "entry_points": lambda _: entry_points_table(),
     "cedar_schema": lambda _: f"```text\n{SCHEMA}```\n",
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""
-
-
-def _cell(name: str, ability: str) -> str:
-    if ability in UNDOCUMENTED.get(name, ()):
-        return "?"
-    return "no" if ability in UNSUPPORTED.get(name, {}) else "yes"
 
 
 def _event(node: ast.ClassDef) -> Iterator[str]:

@@ -94,7 +94,6 @@ ELSEWHERE = {
     "models/anthropic",
     "models/bedrock",
     "models/google",
-    "models/openai-assistants",
     "models/parameters",
 }
 """Pages whose programs need a server of another maker; other tests hold the adapters to theirs."""

@@ -122,15 +122,6 @@ def test_a_program_searches_and_asks_the_graph_over_grpc(
     assert '<https://schema.org/openingHours> "Mo-Fr 09:00"' in said
 
 
-def test_a_program_calls_a_tool_over_grpc_with_arguments(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [block] = [it for it in blocks("python", "run/services") if "ToolStub" in it.code]
-    run(block)
-
-    assert capsys.readouterr().out == "On Monday, it opens at nine.\n"
-
-
 def test_the_policy_for_a_folder_hides_its_files_from_others(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -315,11 +315,11 @@ def entry_points_table() -> str:
 def provider_errors_table() -> str:
     """Return the classes of providers' errors as a table."""
     rows = [
-        f"| {one.name} | {_statuses(one.statuses)} | {_list_codes(one.codes)} | `{one.error.code}` "
+        f"| {one.name} | {_statuses(one.statuses)} | `{one.error.code}` "
         f"| {'yes' if one.is_retried else 'no'} |"
         for one in ERROR_CLASSES
     ]
-    head = ["| class | statuses | codes | code of our error | repeated |", "|---|---|---|---|---|"]
+    head = ["| class | statuses | code of our error | repeated |", "|---|---|---|---|"]
     return _lines([*head, *rows])
 
 
@@ -334,10 +334,6 @@ def _statuses(statuses: Collection[int]) -> str:
     return ", ".join(
         f"{span[0]} to {span[-1]}" if len(span) > 2 else ", ".join(map(str, span)) for span in spans
     )
-
-
-def _list_codes(codes: Iterable[str]) -> str:
-    return ", ".join(f"`{code}`" for code in sorted(codes))
 
 
 PARTS: Mapping[str, Callable[[str], str]] = {
@@ -364,8 +360,13 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
     if text := ast.get_docstring(node):
         yield from (text, "")
     fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-    lines = [ast.unparse(field) for field in fields if ast.unparse(field.target) != "type"]
-    yield from ("```py", *(line.replace("'", '"') for line in lines), "```", "")
+    lines = [_field(field) for field in fields if ast.unparse(field.target) != "type"]
+    yield from (", ".join(lines).replace("'", '"') or "No fields.", "")
+
+
+def _field(field: ast.AnnAssign) -> str:
+    optional = "" if field.value is None else "?"
+    return f"`{ast.unparse(field.target)}{optional}: {ast.unparse(field.annotation)}`"
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -110,19 +110,17 @@ def example_settings() -> str:
 
 def capabilities_table() -> str:
     """Return which adapters lack what, as a table in Markdown."""
-    rows = [
-        f"| {words} | {_name_adapters(ability, UNSUPPORTED)} "
-        f"| {_name_adapters(ability, UNDOCUMENTED)} |"
-        for ability, words in CAPABILITIES.items()
-        if _name_adapters(ability, UNSUPPORTED) or _name_adapters(ability, UNDOCUMENTED)
-    ]
-    return _lines(["| | not with | not documented by |", "|---|---|---|", *rows])
+    lacking = {ability: ", ".join(_name_lacking(ability)) for ability in CAPABILITIES}
+    rows = [f"| {CAPABILITIES[ability]} | {names} |" for ability, names in lacking.items() if names]
+    return _lines(["| what | adapters that lack it |", "|---|---|", *rows])
 
 
-def _name_adapters(ability: str, lacking: Mapping[str, Collection[str]]) -> str:
-    return ", ".join(
-        words for name, words in ADAPTER_NAMES.items() if ability in lacking.get(name, ())
-    )
+def _name_lacking(ability: str) -> Iterator[str]:
+    for name, words in ADAPTER_NAMES.items():
+        if ability in UNDOCUMENTED.get(name, ()):
+            yield f"{words} (unknown)"
+        elif ability in UNSUPPORTED.get(name, {}):
+            yield words
 
 
 def tool_rules_table() -> str:

@@ -1,13 +1,12 @@
 """The parts of the documents that are generated from the code."""
 
-import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import click
 import yaml
@@ -20,7 +19,6 @@ from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES
-from copilot_runtime.api import events
 from copilot_runtime.base import errors
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.settings import SettingRow
@@ -230,18 +228,6 @@ def _status(kind: type[CopilotError]) -> str:
     return str(kind.status_code)
 
 
-def events_reference() -> str:
-    """Return every event with its fields, in Markdown."""
-    classes = {
-        node.name: node
-        for node in ast.parse(inspect.getsource(events)).body
-        if isinstance(node, ast.ClassDef)
-    }
-    return _lines(
-        line for event in get_args(events.Event) for line in _event(classes[event.__name__])
-    )
-
-
 def command_line() -> str:
     """Return every command with its arguments and the first paragraph of its help, in Markdown."""
     from typer.main import get_command
@@ -275,10 +261,14 @@ def attributes_tables() -> str:
         theirs = [f"`{one.name}`" for one in attributes if one not in ours]
         lines += [f"### {title}", ""]
         lines += [", ".join(theirs), ""] if theirs else []
-        lines += ["| attribute | type | meaning |", "|---|---|---|"] if ours else []
-        lines += [f"| `{one.name}` | {one.type} | {one.about} |" for one in ours]
+        lines += ["| attribute | meaning |", "|---|---|"] if ours else []
+        lines += [f"| `{one.name}`{_type(one)} | {one.about} |" for one in ours]
         lines += [""] if ours else []
     return _lines(lines)
+
+
+def _type(attribute: Attribute) -> str:
+    return "" if attribute.type == "string" else f" ({attribute.type})"
 
 
 def _name_policy(attribute: Attribute) -> str:
@@ -292,15 +282,14 @@ def _name_policy(attribute: Attribute) -> str:
 def metrics_table() -> str:
     """Return every metric as a table."""
     rows = [
-        f"| `{one.name}` | {one.kind} | `{one.unit}` | {_name_dialect(one)} | {one.about} |"
+        f"| `{one.name}`{_dialect(one)} | {one.kind} | `{one.unit}` | {one.about} |"
         for one in METRICS.values()
     ]
-    head = ["| metric | kind | unit | `telemetry.semconv` | meaning |", "|---|---|---|---|---|"]
-    return _lines([*head, *rows])
+    return _lines(["| metric | kind | unit | meaning |", "|---|---|---|---|", *rows])
 
 
-def _name_dialect(metric: Metric) -> str:
-    return "any" if metric.dialect == "dual" else f"{metric.dialect}, dual"
+def _dialect(metric: Metric) -> str:
+    return "" if metric.dialect == "dual" else f" ({metric.dialect})"
 
 
 def entry_points_table() -> str:
@@ -342,7 +331,6 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "settings": settings_tables,
     "errors": lambda _: errors_table(),
     "provider_errors": lambda _: provider_errors_table(),
-    "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
     "spans": lambda _: spans_table(),
     "attributes": lambda _: attributes_tables(),
@@ -351,20 +339,6 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "cedar_schema": lambda _: f"```text\n{SCHEMA}```\n",
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""
-
-
-def _event(node: ast.ClassDef) -> Iterator[str]:
-    yield from (f"### {node.name}", "")
-    if text := ast.get_docstring(node):
-        yield from (text, "")
-    fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-    lines = [_field(field) for field in fields if ast.unparse(field.target) != "type"]
-    yield from (", ".join(lines).replace("'", '"') or "No fields.", "")
-
-
-def _field(field: ast.AnnAssign) -> str:
-    optional = "" if field.value is None else "?"
-    return f"`{ast.unparse(field.target)}{optional}: {ast.unparse(field.annotation)}`"
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -136,9 +136,7 @@ async def test_a_token_that_is_tampered_with_replayed_or_late_is_refused(
 
 
 @pytest.mark.parametrize("user", ["", "ann", "Zoë (it's) 50%"])
-async def test_the_example_searches_for_itself_and_for_users(
-    user: str, tmp_path: Path
-) -> None:
+async def test_the_example_searches_for_itself_and_for_users(user: str, tmp_path: Path) -> None:
     need_node()
     npm.install(HERE)
     (tmp_path / "search.mjs").write_bytes((ROOT / "examples/grpc-node/search.mjs").read_bytes())

@@ -1,13 +1,12 @@
 """The parts of the documents that are generated from the code."""
 
-import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import click
 import yaml
@@ -20,7 +19,6 @@ from copilot_runtime.adapters.media.limits import LIMITS
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from copilot_runtime.adapters.toolset.rules import COMMON, TOOL_RULES
-from copilot_runtime.api import events
 from copilot_runtime.base import errors
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.settings import SettingRow
@@ -34,31 +32,27 @@ from copilot_runtime.telemetry.semconv import (
 )
 from tests.telemetry.span_conventions import CONVENTIONS, DATABASE, MCP_CLIENT, MCP_SERVER, RPC
 
-COLUMNS = (
-    {
-        "openai": "OpenAI",
-        "openai_responses": "OpenAI Responses",
-        "anthropic": "Anthropic",
-        "google": "Google",
-        "bedrock": "Bedrock",
-        "langchain": "LangChain",
-        "openai_assistants": "OpenAI Assistants",
-    },
-    {
-        "azure": "Azure",
-        "deepseek": "DeepSeek",
-        "github": "GitHub",
-        "groq": "Groq",
-        "mistral": "Mistral",
-        "ollama": "Ollama",
-        "lmstudio": "LM Studio",
-        "openrouter": "OpenRouter",
-        "together": "Together",
-        "unify": "Unify",
-        "vllm": "vLLM",
-    },
-)
-"""The adapters of each table of capabilities, and the heads of their columns."""
+ADAPTER_NAMES = {
+    "openai": "OpenAI",
+    "openai_responses": "OpenAI Responses",
+    "anthropic": "Anthropic",
+    "google": "Google",
+    "bedrock": "Bedrock",
+    "langchain": "LangChain",
+    "openai_assistants": "OpenAI Assistants",
+    "azure": "Azure",
+    "deepseek": "DeepSeek",
+    "github": "GitHub",
+    "groq": "Groq",
+    "mistral": "Mistral",
+    "ollama": "Ollama",
+    "lmstudio": "LM Studio",
+    "openrouter": "OpenRouter",
+    "together": "Together",
+    "unify": "Unify",
+    "vllm": "vLLM",
+}
+"""Name of an adapter → what the table of capabilities calls it."""
 
 SETTINGS_PAGES = {
     "server": "host port path transports realtime_url allowed_hosts cors_origins cors_credentials "
@@ -112,28 +106,19 @@ def example_settings() -> str:
     return _lines([*head, *_example()])
 
 
-def capabilities_tables() -> str:
-    """Return what adapters support as tables in Markdown: first our own, then the presets."""
-    parts: list[str] = []
-    for columns in COLUMNS:
-        rows = [
-            f"| {words} | {' | '.join(_cell(name, ability) for name in columns)} |"
-            for ability, words in CAPABILITIES.items()
-            if any(_cell(name, ability) != "yes" for name in columns)
-        ]
-        parts += [
-            f"| | {' | '.join(columns.values())} |",
-            f"|---{'|:-:' * len(columns)}|",
-            *rows,
-            "",
-        ]
-    parts += ["All of them:", ""]
-    everywhere = [
-        words
-        for ability, words in CAPABILITIES.items()
-        if not any(ability in table for table in (*UNSUPPORTED.values(), *UNDOCUMENTED.values()))
-    ]
-    return _lines([*parts, *(f"- {words}" for words in everywhere)])
+def capabilities_table() -> str:
+    """Return which adapters lack what, as a table in Markdown."""
+    lacking = {ability: ", ".join(_name_lacking(ability)) for ability in CAPABILITIES}
+    rows = [f"| {CAPABILITIES[ability]} | {names} |" for ability, names in lacking.items() if names]
+    return _lines(["| what | adapters that lack it |", "|---|---|", *rows])
+
+
+def _name_lacking(ability: str) -> Iterator[str]:
+    for name, words in ADAPTER_NAMES.items():
+        if ability in UNDOCUMENTED.get(name, ()):
+            yield f"{words} (unknown)"
+        elif ability in UNSUPPORTED.get(name, {}):
+            yield words
 
 
 def tool_rules_table() -> str:
@@ -159,18 +144,6 @@ def tool_rules_table() -> str:
 
 def _quote(names: Iterable[str] | None) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names or ()))
-
-
-def unsupported_table(adapter: str) -> str:
-    """Return what one adapter does not support, by the reason, as a table in Markdown."""
-    reasons: dict[str, list[str]] = {}
-    for name, why in UNSUPPORTED.get(adapter, {}).items():
-        reasons.setdefault(why, []).append(CAPABILITIES[name])
-    if unknown := {*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})}:
-        names = [CAPABILITIES[name] for name in sorted(unknown)]
-        reasons["Unknown: the service does not document it."] = names
-    rows = [f"| {'; '.join(names)} | {why} |" for why, names in reasons.items()]
-    return _lines(["| not supported | reason |", "|---|---|", *rows])
 
 
 def media_limits_table() -> str:
@@ -215,10 +188,10 @@ def errors_table() -> str:
     """Return every error as a table in Markdown, by its code."""
     rows = [
         f"| [`{kind.code}`](#{kind.code.lower()}) | `{_class_name(kind)}` | {_status(kind)} "
-        f"| {kind.visibility} | {kind.severity} |"
+        f"| {kind.visibility} |"
         for kind in sorted(_list_errors(), key=lambda kind: kind.code)
     ]
-    head = ["| code | class | status | shown as | severity |", "|---|---|---|---|---|"]
+    head = ["| code | class | status | shown as |", "|---|---|---|---|"]
     return _lines([*head, *rows])
 
 
@@ -255,18 +228,6 @@ def _status(kind: type[CopilotError]) -> str:
     return str(kind.status_code)
 
 
-def events_reference() -> str:
-    """Return every event with its fields, in Markdown."""
-    classes = {
-        node.name: node
-        for node in ast.parse(inspect.getsource(events)).body
-        if isinstance(node, ast.ClassDef)
-    }
-    return _lines(
-        line for event in get_args(events.Event) for line in _event(classes[event.__name__])
-    )
-
-
 def command_line() -> str:
     """Return every command with its arguments and the first paragraph of its help, in Markdown."""
     from typer.main import get_command
@@ -276,72 +237,59 @@ def command_line() -> str:
     return _lines(["| command | what it does |", "|---|---|", *_commands(get_command(cli), "")])
 
 
-def words_table() -> str:
-    """Return the glossary of ARCHITECTURE.md."""
-    text = (Path(__file__).parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    return text.partition("<!-- glossary -->\n")[2].partition("<!-- /glossary -->")[0]
-
-
-def span_tables() -> str:
-    """Return what each kind of span has, a heading and a list for each."""
-    lines: list[str] = []
+def spans_table() -> str:
+    """Return each kind of span, and which of its attributes are content, as a table."""
+    rows: list[str] = []
     for one in (*CONVENTIONS, MCP_SERVER, MCP_CLIENT, DATABASE, RPC):
-        operations = ", ".join(f"`{operation}`" for operation in one.operations) or "none"
-        title = one.operations[0] if one.operations else one.name
+        operations = ", ".join(f"`{operation}`" for operation in one.operations)
         is_exported = all(EXPORTED_OPERATIONS[operation] for operation in one.operations)
-        stays = "" if is_exported else " It is never exported."
-        lines += [
-            f"### {title}",
-            "",
-            f"Operation {operations}; name `{one.name}`; kind {' or '.join(one.kinds)}.{stays}",
-            "",
-        ]
-        levels = {
-            "required": one.required,
-            "where it applies": one.conditional,
-            "where it is known": one.recommended,
-            "where content is kept": one.opt_in,
-        }
-        lines += [
-            f"- {level}: {', '.join(f'`{name}`' for name in names)}"
-            for level, names in levels.items()
-            if names
-        ]
-        lines.append("")
+        stays = "" if is_exported else " (never exported)"
+        content = ", ".join(f"`{name}`" for name in one.opt_in)
+        rows.append(f"| {operations}{stays} | `{one.name}` | {content} |")
+    head = ["| operation | name | content |", "|---|---|---|"]
+    return _lines([*head, *rows])
+
+
+def attributes_tables() -> str:
+    """Return the attributes by what lets them leave the machine: those of conventions by name."""
+    lines: list[str] = []
+    groups: dict[str, list[Attribute]] = {}
+    for one in ATTRIBUTES.values():
+        groups.setdefault(_name_policy(one), []).append(one)
+    for title, attributes in groups.items():
+        ours = [one for one in attributes if one.name.startswith("copilot.")]
+        theirs = [f"`{one.name}`" for one in attributes if one not in ours]
+        lines += [f"### {title}", ""]
+        lines += [", ".join(theirs), ""] if theirs else []
+        lines += ["| attribute | meaning |", "|---|---|"] if ours else []
+        lines += [f"| `{one.name}`{_type(one)} | {one.about} |" for one in ours]
+        lines += [""] if ours else []
     return _lines(lines)
 
 
-def attributes_table() -> str:
-    """Return every attribute as a table."""
-    rows = [
-        f"| `{one.name}` | {one.type} | {_name_policy(one)} | {one.about} |"
-        for one in ATTRIBUTES.values()
-    ]
-    return _lines(
-        ["| attribute | type | leaves the machine | meaning |", "|---|---|---|---|", *rows]
-    )
+def _type(attribute: Attribute) -> str:
+    return "" if attribute.type == "string" else f" ({attribute.type})"
 
 
 def _name_policy(attribute: Attribute) -> str:
     if attribute.is_foreign:
-        return "others write it"
+        return "Written by others"
     if attribute.is_content:
-        return "with content"
-    return "with identity" if attribute.is_identity else "yes"
+        return "Content"
+    return "Identity" if attribute.is_identity else "Exported"
 
 
 def metrics_table() -> str:
     """Return every metric as a table."""
     rows = [
-        f"| `{one.name}` | {one.kind} | `{one.unit}` | {_name_dialect(one)} | {one.about} |"
+        f"| `{one.name}`{_dialect(one)} | {one.kind} | `{one.unit}` | {one.about} |"
         for one in METRICS.values()
     ]
-    head = ["| metric | kind | unit | `telemetry.semconv` | meaning |", "|---|---|---|---|---|"]
-    return _lines([*head, *rows])
+    return _lines(["| metric | kind | unit | meaning |", "|---|---|---|---|", *rows])
 
 
-def _name_dialect(metric: Metric) -> str:
-    return "any" if metric.dialect == "dual" else f"{metric.dialect}, dual"
+def _dialect(metric: Metric) -> str:
+    return "" if metric.dialect == "dual" else f" ({metric.dialect})"
 
 
 def entry_points_table() -> str:
@@ -354,11 +302,11 @@ def entry_points_table() -> str:
 def provider_errors_table() -> str:
     """Return the classes of providers' errors as a table."""
     rows = [
-        f"| {one.name} | {_statuses(one.statuses)} | {_list_codes(one.codes)} | `{one.error.code}` "
+        f"| {one.name} | {_statuses(one.statuses)} | `{one.error.code}` "
         f"| {'yes' if one.is_retried else 'no'} |"
         for one in ERROR_CLASSES
     ]
-    head = ["| class | statuses | codes | code of our error | repeated |", "|---|---|---|---|---|"]
+    head = ["| class | statuses | code of our error | repeated |", "|---|---|---|---|"]
     return _lines([*head, *rows])
 
 
@@ -375,44 +323,22 @@ def _statuses(statuses: Collection[int]) -> str:
     )
 
 
-def _list_codes(codes: Iterable[str]) -> str:
-    return ", ".join(f"`{code}`" for code in sorted(codes))
-
-
 PARTS: Mapping[str, Callable[[str], str]] = {
-    "capabilities": lambda _: capabilities_tables(),
-    "unsupported": unsupported_table,
+    "capabilities": lambda _: capabilities_table(),
     "media_limits": lambda _: media_limits_table(),
     "tool_rules": lambda _: tool_rules_table(),
     "presets": presets_table,
     "settings": settings_tables,
     "errors": lambda _: errors_table(),
     "provider_errors": lambda _: provider_errors_table(),
-    "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
-    "words": lambda _: words_table(),
-    "spans": lambda _: span_tables(),
-    "attributes": lambda _: attributes_table(),
+    "spans": lambda _: spans_table(),
+    "attributes": lambda _: attributes_tables(),
     "metrics": lambda _: metrics_table(),
     "entry_points": lambda _: entry_points_table(),
     "cedar_schema": lambda _: f"```text\n{SCHEMA}```\n",
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""
-
-
-def _cell(name: str, ability: str) -> str:
-    if ability in UNDOCUMENTED.get(name, ()):
-        return "?"
-    return "no" if ability in UNSUPPORTED.get(name, {}) else "yes"
-
-
-def _event(node: ast.ClassDef) -> Iterator[str]:
-    yield from (f"### {node.name}", "")
-    if text := ast.get_docstring(node):
-        yield from (text, "")
-    fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-    lines = [ast.unparse(field) for field in fields if ast.unparse(field.target) != "type"]
-    yield from ("```py", *(line.replace("'", '"') for line in lines), "```", "")
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -18,7 +18,6 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier, escape_
 from copilot_runtime.extensions.knowledge.resources import Resource
 from tests import npm
 from tests.conformance.v1.node import ROOT, need_node
-from tests.documents import blocks
 from tests.extensions.grpc.servers import SECRET, build_settings, serve
 from tests.extensions.knowledge.library import library, write_pages
 from tests.extensions.planner.test_agent import build_planner, write_plan
@@ -137,13 +136,10 @@ async def test_a_token_that_is_tampered_with_replayed_or_late_is_refused(
 
 
 @pytest.mark.parametrize("user", ["", "ann", "Zoë (it's) 50%"])
-async def test_the_program_of_the_page_searches_for_itself_and_for_users(
-    user: str, tmp_path: Path
-) -> None:
+async def test_the_example_searches_for_itself_and_for_users(user: str, tmp_path: Path) -> None:
     need_node()
     npm.install(HERE)
-    [block] = blocks("js", "run/services")
-    (tmp_path / "search.mjs").write_text(block.code)
+    (tmp_path / "search.mjs").write_bytes((ROOT / "examples/grpc-node/search.mjs").read_bytes())
     (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
     knowledge = library(write_pages(tmp_path))
     async with serve(build_settings("vector", roles=["operator"]), knowledge=knowledge) as served:

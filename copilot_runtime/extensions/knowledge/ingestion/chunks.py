@@ -1,7 +1,7 @@
 """Chunks of documents that fit into a prompt, with their positions."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any
@@ -109,14 +109,35 @@ def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
             yield Chunk(text, replace(passage.place, heading=outer))
 
 
-def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
+def list_paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chunk]:
+    """Yield the paragraphs of numbered lines, which are separated by blank lines."""
+    texts: list[str] = []
+    first = last = 0
+    for number, line in (*lines, (0, "")):
+        if line.strip():
+            first = number if not texts else first
+            last = number
+            texts.append(line.rstrip())
+        elif texts:
+            yield Chunk("\n".join(texts), ChunkPosition(heading=heading, lines=(first, last)))
+            texts = []
+
+
+def find_new_passages(passages: Iterable[Chunk], texts: Sequence[str]) -> Iterator[Chunk]:
     """Yield the passages most of whose pairs of words are in none of the texts, but no labels."""
-    pairs = {pair for text in texts for pair in _list_pairs(text)}
+    whole = "\n".join(texts)
+    pairs: set[tuple[str, str]] | None = None
     for passage in drop_headings(passages):
+        if passage.text in whole:  # as most are
+            continue
         found = _list_pairs(passage.text)
+        is_sentence = passage.text.endswith((".", "!", "?"))
+        if len(found) < 3 and not is_sentence:
+            continue
+        if pairs is None:
+            pairs = {pair for text in texts for pair in _list_pairs(text)}
         new = sum(pair not in pairs for pair in found)
-        is_label = new < 3 and not passage.text.endswith((".", "!", "?"))
-        if new * 2 > len(found) and not is_label:
+        if new * 2 > len(found) and (new > 2 or is_sentence):
             yield passage
 
 
@@ -198,4 +219,4 @@ class Headings:
 
 
 def _span(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
-    return (first[0], second[1]) if first and second else first
+    return (first[0], max(first[1], second[1])) if first and second else first

@@ -1,6 +1,6 @@
 """The text of HTML pages as passages, with their headings, tables, lists and preformatted texts."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition, Headings
@@ -10,7 +10,6 @@ from copilot_runtime.extensions.knowledge.rdf.html import (
     clean_text,
     element_text,
     find_elements_with_lines,
-    find_hidden_elements,
     read_lines,
 )
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
@@ -36,15 +35,15 @@ def read_title(root: "Element") -> str:
     return element_text(headings[0]) if len(headings) == 1 else ""
 
 
-def read_passages(root: "Element") -> Iterator[Chunk]:
+def read_passages(root: "Element", hidden: "Collection[Element]") -> Iterator[Chunk]:
     """Yield the texts that a page shows, each with the headings above it."""
     body = root.find(".//body")
-    return _PageReader(root).read(root if body is None else body)
+    return _PageReader(root, hidden).read(root if body is None else body)
 
 
 class _PageReader:
-    def __init__(self, root: "Element") -> None:
-        self._hidden = find_hidden_elements(root)
+    def __init__(self, root: "Element", hidden: "Collection[Element]") -> None:
+        self._hidden = hidden
         self._lines = find_elements_with_lines(root)
         self._headings = Headings()
         self._texts: list[str] = []

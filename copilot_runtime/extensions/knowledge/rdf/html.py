@@ -90,7 +90,8 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
     lower = page.lower()
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
-    if root is not None and (texts := _count_doubtful_texts(root)):
+    is_styled = "<style" in lower or "opacity" in lower
+    if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
         note = f"Texts that the style of the page may hide are read: {texts:,}."
         warnings = [*warnings, note]
     return root, warnings
@@ -141,7 +142,7 @@ def clean_text(text: str) -> str:
     return _SPACES.sub(" ", text.translate(_QUOTES))
 
 
-def element_text(element: "Element", hidden: "Collection[Element] | None" = None) -> str:
+def element_text(element: "Element", hidden: "Collection[Element]" = ()) -> str:
     """Return the visible text of an element as one line, with the descriptions of pictures."""
     if not len(element):
         return clean_text(element.text or "").strip()
@@ -157,7 +158,7 @@ def read_lines(element: "Element", hidden: "Collection[Element]") -> str:
 
 def text_pieces(
     element: "Element",
-    hidden: "Collection[Element] | None" = None,
+    hidden: "Collection[Element]",
     *,
     edge: str = " ",
     with_pictures: bool = False,
@@ -165,7 +166,7 @@ def text_pieces(
     """Yield the visible texts in an element, with an `edge` at the beginning and end of blocks.
 
     The element itself counts as visible, since its annotations do. `hidden` are the hidden
-    elements of the page, if they are known.
+    elements of the page.
     """
     yield element.text or ""
     stack = [*reversed(element)]
@@ -178,7 +179,7 @@ def text_pieces(
         tag = inner.tag
         space = edge if tag in BLOCKS else ""
         tail = space + (inner.tail or "")
-        if tag in UNSEEN or (_is_hidden(inner) if hidden is None else inner in hidden):
+        if tag in UNSEEN or inner in hidden:
             yield tail
             continue
         if tag == "img" and with_pictures:
@@ -191,11 +192,14 @@ def text_pieces(
             yield tail
 
 
-def find_hidden_elements(root: "Element") -> "frozenset[Element]":
+def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     """Return the elements whose own attributes hide them; style sheets are not read."""
+    if root is None:
+        return frozenset()
     background = "" if next(root.iter("style", "link"), None) is not None else "white"
     found = cast("list[Element]", _find_candidates(root))
-    return frozenset(element for element in found if _is_hidden(element, background))
+    backgrounds: dict[Element, str] = {}
+    return frozenset(it for it in found if _is_hidden(it, background, backgrounds))
 
 
 _find_candidates = etree.XPath(
@@ -217,15 +221,23 @@ def find_elements_with_lines(root: "Element") -> "frozenset[Element]":
 def _count_doubtful_texts(root: "Element") -> int:
     """Return the number of texts that a style sheet of the page or a script may hide."""
     names = {name for it in root.iter("style") for name in _HIDING_RULE.findall(it.text or "")}
-    return sum(
-        not names.isdisjoint(f"{it.get('class', '')} {it.get('id', '')}".split())
-        or bool(_TRANSPARENT.search(it.get("style", "")))
-        for it in cast("list[Element]", _find_styled(root))
-        if "".join(map(str, it.itertext())).strip()
-    )
+    found: set[Element] = set()
+    """The doubtful elements, and those in them."""
+    count = 0
+    for it in cast("list[Element]", _find_styled(root)):
+        called = f"{it.get('class', '')} {it.get('id', '')}".split()
+        is_doubtful = not names.isdisjoint(called) or _TRANSPARENT.search(it.get("style", ""))
+        if is_doubtful and it not in found:
+            found.update(it.iter())
+            count += any(text.strip() for text in map(str, it.itertext()))
+    return count
 
 
-def _is_hidden(element: "Element", background: str = "") -> bool:
+def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, str]") -> bool:
+    """Return whether an element hides its text; `background` is the colour behind the page.
+
+    `backgrounds` are those that are known, so that nested elements are looked at once.
+    """
     get = element.get
     if (hidden := get("hidden")) is not None and hidden.strip().lower() != "until-found":
         return True
@@ -239,7 +251,10 @@ def _is_hidden(element: "Element", background: str = "") -> bool:
     if not len(element) and _NO_SIZE.fullmatch(style.get("font-size", "")):
         return True
     color = style.get("color") or (element.tag == "font" and get("color"))
-    return bool(color) and _read_color(color) == _read_color(_find_background(element, background))
+    if not color:
+        return False
+    behind = _find_background(element, background, backgrounds)
+    return _read_color(color) == _read_color(behind)
 
 
 def _read_style(element: "Element") -> Mapping[str, str]:
@@ -249,14 +264,21 @@ def _read_style(element: "Element") -> Mapping[str, str]:
     return {name: value.strip() for name, value in found}
 
 
-def _find_background(element: "Element", default: str) -> str:
+def _find_background(element: "Element", default: str, backgrounds: "dict[Element, str]") -> str:
     """Return the colour behind an element; an empty string if a style sheet may say it."""
-    for it in (element, *element.iterancestors()):
-        style = _read_style(it)
-        color = style.get("background-color") or style.get("background") or it.get("bgcolor")
-        if color or it.get("class"):
-            return color or ""
-    return default
+    path: list[Element] = []
+    here: Element | None = element
+    while here is not None and here not in backgrounds:
+        style = _read_style(here)
+        color = style.get("background-color") or style.get("background") or here.get("bgcolor")
+        if color or here.get("class"):
+            backgrounds[here] = color or ""
+            break
+        path.append(here)
+        here = here.getparent()
+    found = default if here is None else backgrounds[here]
+    backgrounds.update(dict.fromkeys(path, found))
+    return found
 
 
 def _read_color(text: str) -> str:

@@ -141,6 +141,24 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [(1, "x"), (None, "Subtotal"), (None, "TOTAL")],
         "Lines that begin with 'Subtotal', 'TOTAL': 2. Leave them out of sums.",
     ),
+    "Ann,idle\nBob,busy\nCid,idle\n": (
+        [("Ann", "idle"), ("Bob", "busy"), ("Cid", "idle")],
+        "The file has no header: its columns have numbers.",
+    ),
+    "city,n\nOslo,1\n\n* provisional\nSource: census\n": (
+        [("Oslo", 1)],
+        "Notes below the table are left out: 2.",
+    ),
+    "question,n\nWhy?,1\n1) How?,\nWho,\n": (
+        [("Why?", 1), ("1) How?", None), ("Who", None)],
+        "",
+    ),
+    "city,n,m\nOslo,1,2\n\nday,rain,sun\nMon,3,4\n": (
+        [("Oslo", "1", "2"), ("day", "rain", "sun"), ("Mon", "3", "4")],
+        "Line 4 seems to begin another table, which is read as rows of this one: save it as a file "
+        "of its own. 'n' is a text: 1 of its 3 values are not of the type BIGINT. 'm' is a text: 1 "
+        "of its 3 values are not of the type BIGINT.",
+    ),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
 }
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import duckdb
 
+from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
-from copilot_runtime.extensions.analyst.engine.csv.layout import Layout, find_layout
-from copilot_runtime.extensions.analyst.engine.csv.lines import rewrite
+from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
@@ -108,7 +108,10 @@ class CsvFiles:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
         for number, file in enumerate(self._files):
             try:
-                yield find_layout(file.path, file.delimiter), file.path
+                with file.path.open(encoding="utf-8", errors="replace", newline="") as lines:
+                    head = lines.read(SAMPLE)
+                layout = find_layout(head, file.delimiter, is_whole=len(head) < SAMPLE)
+                yield layout, file.path
             except ValueError:
                 if number == len(self._files) - 1 == len(self._empty):
                     raise
@@ -118,6 +121,12 @@ class CsvFiles:
     def _read(self, number: int, layout: Layout, paths: Sequence[Path]) -> str:
         """Read files of one layout into a table of texts; return its name."""
         self._notes += layout.notes
+        if layout.others:
+            self._notes.append(
+                f"Line {layout.others[0].start:,} seems to begin another table, which is read as "
+                "rows of this one: save it as a file of its own."
+            )
+        remarks = [text for path in paths for text in read_remarks(path, layout)]
         part = f"csv_part_{number}"
         width = len(layout.names)
         is_parallel, is_rewritten = True, False
@@ -139,6 +148,7 @@ class CsvFiles:
                 else:
                     raise
         self._drop_headers(part, layout)
+        self._drop_remarks(part, [_column(layout, at) for at in range(width)], remarks)
         self._note_lines(f"temp.{part}", layout, width)
         return f"temp.{part}"
 
@@ -155,6 +165,17 @@ class CsvFiles:
         if count := self._count(part, condition):
             self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
             self._notes.append(f"Lines that repeat the header are left out: {count:,}.")
+
+    def _drop_remarks(self, part: str, names: Sequence[str], remarks: Sequence[str]) -> None:
+        """Leave out the notes below a table: lines with nothing but such a text."""
+        if len(names) < 2 or not remarks:
+            return
+        texts = ", ".join(map(quote_text, dict.fromkeys(remarks)))
+        empty = " AND ".join(f"coalesce({name}, '') = ''" for name in names[1:])
+        condition = f"{names[0]} IN ({texts}) AND {empty}"
+        if count := self._count(part, condition):
+            self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
+            self._notes.append(f"Notes below the table are left out: {count:,}.")
 
     def _rewrite(self, path: Path, layout: Layout) -> Path:
         """Return a copy without the malformed lines and without the header."""

@@ -31,6 +31,9 @@ _NUMBER = re.compile(
 _MISSING = frozenset(("-", "n/a", "na", "nan", "null", "none", "."))
 """Texts that stand for a value that is missing, in lower case."""
 
+_UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+"""Characters without a form, which nobody types."""
+
 _REMARK = re.compile(
     r"(?:[*\u2020\u2021\u00a7\u00b9\u00b2\u00b3]+|\(?\d{1,2}\)|\[\d{1,2}\]|\u00a9)\s*\w"
     r"|(?:notes?|sources?|remarks?|legend|footnotes?|quellen?|hinweise?|anmerkung(?:en)?|stand"
@@ -73,6 +76,10 @@ class Layout:
     """One for each column; those without a name are `column0`, `column1`, ..."""
     unnamed: frozenset[int] = frozenset()
     """The columns to which the file gives no name."""
+    has_comments: bool = False
+    """`True` if the file begins with comments; there may be others between its lines."""
+    is_folded: bool = False
+    """`True` if a value before those of the table has several lines."""
     others: tuple[TablePlace, ...] = ()
     """Further tables below."""
     notes: tuple[str, ...] = ()
@@ -84,9 +91,11 @@ class Header:
     """The names of the columns of a table."""
 
     position: int
-    """That of their record, or of the first one with values if the table has no header."""
+    """That of their last record, or of the first one with values if the table has no header."""
     cells: tuple[str, ...]
     """A text for each column; empty if the table has no header."""
+    is_joined: bool = False
+    """`True` if it is of two records, such as names and their units."""
     has_index: bool = False
     """`True` if the file gives no name to the first column, as programs for statistics do."""
 
@@ -103,21 +112,29 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
         delimiter = separator[1]
     lines = [*io.StringIO(head, newline="")]
     lines = lines if is_whole else lines[:-1]
-    delimiter = delimiter or find_delimiter(lines, escape)[0]
+    uncommented = [line for line in lines if not line.startswith("#")]
+    delimiter = delimiter or find_delimiter(uncommented or lines, escape)[0]
     records = [*_read(lines, delimiter, escape)]
     filled = [(line, record) for line, record in records if any(record)]
     if not filled:
         raise ValueError("the file is empty")
+    plain = [it for it in filled if not is_comment(it[1])]
+    has_comments = bool(plain) and is_comment(filled[0][1])
+    filled = plain if has_comments else filled
     own, others = _split(filled, _find_starts(records))
     header = find_header([record for _, record in own])
     line, first = own[header.position]
     notes: list[str] = []
-    if header.position:
+    if header.position > header.is_joined or has_comments:
         notes.append("Lines above the header are left out.")
+    if header.is_joined:
+        notes.append("Two rows of names are joined.")
     if header.cells:
         names, skipped = header.cells, line
         if header.has_index:
-            notes.append("The header has no name for the first column.")
+            notes.append(
+                "The header has no name for the first column, or else there are commas in numbers."
+            )
     else:
         notes.append("The file has no header: its columns have numbers.")
         skipped = own[header.position - 1][0] if header.position else 0
@@ -127,6 +144,8 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
         delimiter=delimiter,
         escape=escape,
         skipped=before + skipped,
+        has_comments=has_comments,
+        is_folded=sum(it <= skipped for it, _ in records) < skipped,
         header=header.cells,
         names=_name_columns(names),
         unnamed=frozenset(at for at, name in enumerate(names) if not name.strip()),
@@ -163,6 +182,8 @@ def find_header(records: Sequence[Record]) -> Header:
         return Header(first, ())
     if below and all(len(row) == len(cells) + 1 and row[-1] for row in below):
         return Header(first, ("", *cells), has_index=True)
+    if below and _is_second_header(cells, below[0], below[1:]):
+        return Header(first + 1, _join_names(cells, below[0]), is_joined=True)
     return Header(first, cells)
 
 
@@ -181,6 +202,11 @@ def count_remarks(records: Sequence[Record]) -> int:
 def is_remark(text: str) -> bool:
     """Return whether a text is a note, such as `* provisional` or `Source: census`."""
     return bool(_REMARK.match(text) or _SENTENCE.fullmatch(text))
+
+
+def is_comment(record: Record) -> bool:
+    """Return whether a record is a comment, such as `# made by a till`."""
+    return record[0].startswith("#") and sum(map(bool, record)) == 1
 
 
 def _find_width(records: Sequence[Record]) -> int:
@@ -272,6 +298,31 @@ def _is_header(first: Record, below: Sequence[Record]) -> bool:
     return True
 
 
+def _is_second_header(first: Record, second: Record, below: Sequence[Record]) -> bool:
+    """Return whether the record below a header has names, too: texts above other values.
+
+    It has none for the first column.
+    """
+    texts = [at for at, cell in enumerate(second) if cell.strip()]
+    if len(first) != len(second) or not texts or not first[0].strip() or texts[0] == 0:
+        return False
+    if any(second[at].strip().lower() in _MISSING for at in texts):
+        return False
+    shapes = ({_find_shape(row[at]) for row in below if at < len(row)} - {"empty"} for at in texts)
+    is_text = all(_find_shape(second[at]) == "text" for at in texts)
+    return is_text and all(it and "text" not in it for it in shapes)
+
+
+def _join_names(first: Record, second: Record) -> tuple[str, ...]:
+    """Return the names of two records, of which those in the first may span several columns."""
+    names: list[str] = []
+    above = ""
+    for name, below in zip(first, second, strict=True):
+        above = name if name.strip() or not below.strip() else above
+        names.append(f"{above} {below}".strip())
+    return tuple(names)
+
+
 def _is_repeated(first: Record, below: Sequence[Record]) -> bool:
     """Return whether a record is one of the rows: of these, more than a third have a text of it.
 
@@ -299,7 +350,7 @@ def _name_columns(cells: Record) -> tuple[str, ...]:
     names: list[str] = []
     used: set[str] = set()
     for at, cell in enumerate(cells):
-        base = " ".join(cell.split()) or f"column{at}"
+        base = " ".join(cell.strip(_UNSEEN).split()) or f"column{at}"
         name, number = base, 1
         while name.lower() in used:
             name, number = f"{base}_{number}", number + 1

@@ -210,7 +210,8 @@ def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
     lines = text.splitlines()
     if not whole:
         lines = lines[:-1]
-    if suffix in (".csv", ".tsv") and find_delimiter(lines[:50])[1]:
+    plain = [line for line in lines if not line.startswith("#")]
+    if suffix in (".csv", ".tsv") and find_delimiter((plain or lines)[:50])[1]:
         return CSV
     delimiter = "" if suffix in (".md", ".markdown", ".txt") else _find_table(lines)
     if delimiter and (len(lines) > 2 or delimiter == "\t"):

@@ -74,7 +74,7 @@ def _read_front_matter(lines: Sequence[str]) -> tuple[str, list[_Line]]:
     if not end:
         return "", []
     titles: list[str] = []
-    kept = [(1, "")]
+    others = [(1, "")]
     is_title = False
     for number, line in enumerate(lines[1:end], 2):
         if found := None if titles else _TITLE.match(line):
@@ -84,5 +84,5 @@ def _read_front_matter(lines: Sequence[str]) -> tuple[str, list[_Line]]:
             titles.append(line.strip())
         else:
             is_title = False
-            kept.append((number, line))
-    return " ".join(titles).strip(" \"'"), [*kept, (end + 1, "")]
+            others.append((number, line))
+    return " ".join(titles).strip(" \"'"), [*others, (end + 1, "")]

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 from copilot_runtime.base.delimiters import open_reader
 from copilot_runtime.base.layouts import (
@@ -15,6 +16,7 @@ from copilot_runtime.base.layouts import (
     TablePlace,
     count_remarks,
     find_layout,
+    is_comment,
 )
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
@@ -35,6 +37,8 @@ class CsvRows:
     def __init__(self, text: str) -> None:
         self.warnings: list[str] = []
         self._text = text
+        self._has_lines = False
+        """`True` if a value of the last row has several lines."""
 
     def __iter__(self) -> Iterator[Chunk]:
         text = self._text
@@ -42,17 +46,15 @@ class CsvRows:
             layout = find_layout(text[:SAMPLE], is_whole=len(text) <= SAMPLE)
         except ValueError:  # it is empty
             return
-        passage: Chunk | None = None
         try:
-            for passage in self._read(layout):
-                yield passage
+            yield from self._read(layout)
         except csv.Error as error:  # nothing else is wrong with any text
             raise UnreadableDocument(
                 "The table cannot be read: it has a cell of more than "
                 f"{csv.field_size_limit():,} characters.",
                 hint="Is a quotation mark not closed?",
             ) from error
-        if passage and "\n" in passage.text and text.count('"') % 2:
+        if self._has_lines and text.count('"') % 2:
             self.warnings.append("A quotation mark is not closed: the last row may be several.")
         if layout.others:
             self.warnings.append(f"The file is read as {len(layout.others) + 1} tables.")
@@ -61,7 +63,7 @@ class CsvRows:
 
     def _read(self, layout: Layout) -> Iterator[Chunk]:
         reader = open_reader(io.StringIO(self._text, newline=""), layout.delimiter, layout.escape)
-        rows = ((number, reader.line_num, row) for number, row in enumerate(reader, 1))
+        rows = self._number(reader)
         if SEPARATOR_LINE.match(self._text):
             next(rows)
         starts = [it.start for it in layout.others]
@@ -69,12 +71,23 @@ class CsvRows:
         for at, table in groupby(rows, key=lambda row: bisect_right(starts, row[1])):
             yield from _write_table(table, places[at])
 
+    def _number(self, reader: Any) -> Iterator[_Row]:
+        before = 0
+        for number, values in enumerate(reader, 1):
+            self._has_lines = reader.line_num > before + 1 or (
+                bool(values) and values[-1].endswith("\n")
+            )
+            before = reader.line_num
+            yield number, before, values
+
 
 def _write_table(rows: Iterable[_Row], place: TablePlace) -> Iterator[Chunk]:
     names = [name.strip() for name in place.header]
     last: deque[_Row] = deque()
     for row in rows:
         if row[1] > place.skipped:
+            if names and [*map(str.strip, row[2])] == names:  # the header again
+                continue
             last.append(row)
             if len(last) > _TAIL:
                 yield from _write_row(last.popleft(), names)
@@ -87,6 +100,8 @@ def _write_table(rows: Iterable[_Row], place: TablePlace) -> Iterator[Chunk]:
 
 def _write_row(row: _Row, names: Sequence[str]) -> Iterator[Chunk]:
     number, _, values = row
+    if values and is_comment(values):
+        names = ()
     cells = [
         f"{names[at]}: {text}" if at < len(names) and names[at] else text
         for at, value in enumerate(values)

@@ -130,15 +130,18 @@ def name_blank_nodes(triples: Iterable[Triple], digits: int = LONG) -> list[Trip
     if not content:
         return triples
     names = _Hasher(content, digits).names()
-    named = (
-        Triple(
-            names[subject.value] if isinstance(subject := triple.subject, BlankNode) else subject,
+
+    def rename(triple: Triple) -> Triple:
+        subject, value = triple.subject, triple.object
+        if not (isinstance(subject, BlankNode) or isinstance(value, BlankNode)):
+            return triple
+        return Triple(
+            names[subject.value] if isinstance(subject, BlankNode) else subject,
             triple.predicate,
-            names[value.value] if isinstance(value := triple.object, BlankNode) else value,
+            names[value.value] if isinstance(value, BlankNode) else value,
         )
-        for triple in triples
-    )
-    return [*dict.fromkeys(named)]
+
+    return [*dict.fromkeys(map(rename, triples))]
 
 
 class _Hasher:

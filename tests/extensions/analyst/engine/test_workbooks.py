@@ -145,7 +145,7 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
                 ["x", "n"],
                 [("a", 1), ("b", 2)],
                 "Rows with one text alone, such as titles and remarks, are left out: 1. "
-                "Notes below the table are left out: 2.",
+                "Notes are left out: 2.",
             )
         },
     ),

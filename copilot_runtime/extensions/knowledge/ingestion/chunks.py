@@ -1,6 +1,7 @@
 """Chunks of documents that fit into a prompt, with their positions."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -14,6 +15,19 @@ MOST_TOKENS = 400
 
 _WORD = re.compile(r"[^\W\u3040-\u9fff\uac00-\ud7af]+|\w")
 """A word, or a character of a script without spaces."""
+_TYPED = str.maketrans(
+    {
+        **dict.fromkeys("\u00ad\u2060\ufeff", ""),
+        "\ufb00": "ff",
+        "\ufb01": "fi",
+        "\ufb02": "fl",
+        "\ufb03": "ffi",
+        "\ufb04": "ffl",
+    }
+)
+"""Hyphens that no line shows, and ligatures."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""Commands to a terminal, as in logs."""
 _BELOW = " \u203a "
 """The separator between a heading and its parent heading."""
 _SENTENCE = re.compile(r".*?(?:(?<=[.!?\u3002])\s+|\n+|\Z)", re.DOTALL)
@@ -81,7 +95,7 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
     texts: list[str] = []
     place = ChunkPosition()
     size = 0
-    for passage in _cut(drop_headings(passages), most_tokens):
+    for passage in _cut(map(_normalize, drop_headings(passages)), most_tokens):
         tokens = count_tokens(passage.text)
         joined = place.join(passage.place) if texts else passage.place
         if joined is None or (texts and size + tokens > most_tokens):
@@ -93,6 +107,16 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
     if texts:
         packed.append(Chunk("\n".join(texts), place))
     return packed
+
+
+def _normalize(passage: Chunk) -> Chunk:
+    """Return a passage with the characters that people type into a search."""
+    text = passage.text
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.translate(_TYPED))
+    return passage if text == passage.text else replace(passage, text=text)
 
 
 def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:

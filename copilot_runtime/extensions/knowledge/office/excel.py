@@ -106,7 +106,10 @@ class _WorkbookReader:
         for note in root.iter("{*}comment"):
             author = note.get("authorId", "")
             by = f" by {authors[int(author)]}" if author.isdecimal() and authors else ""
-            self._found.add(f"Note on {note.get('ref')}{by}: {_read_text(note)}")
+            text = _read_text(note)
+            if text.startswith("[Threaded comment]"):  # and a notice for old programs
+                by, text = "", text.partition("Comment:")[2].strip()
+            self._found.add(f"Note on {note.get('ref')}{by}: {text}")
 
 
 def _get_number(row: tuple[int, object]) -> int:

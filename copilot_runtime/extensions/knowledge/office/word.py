@@ -18,7 +18,7 @@ from copilot_runtime.extensions.knowledge.office.package import (
     get_number,
     is_on,
 )
-from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol
+from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol, write_formula
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _ASIDES = ("footnoteReference", "endnoteReference", "commentReference", "txbxCon
 _NOT_READ = ("chart", "OLEObject", "altChunk")
 _NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_LEAST_SIZE = 5
+"""A size in half points; nobody can read a text that is smaller."""
 _PAGE_NUMBER = re.compile(
     r"\W*(?:(?:page|p|p[a\u00e1]g(?:ina)?|seite|s|sida|side|strona)\W+)?\d*(?:\W+(?:\w+\W+)?\d+)?\W*",
     re.IGNORECASE,
@@ -197,7 +199,9 @@ class _WordReader:
                 pieces.append(_SIGNS[name])
             elif name == "docPr":
                 pieces.append(f" {element.get('descr', '')} ")
-            elif name in _UNSEEN:
+            elif name == "oMath":
+                pieces.append(write_formula(element))
+            elif name in _UNSEEN or _is_prompt(element):
                 continue
             elif not self._is_hidden(element, is_hidden):
                 stack += reversed(element)
@@ -211,6 +215,8 @@ class _WordReader:
         vanish = find_child(properties, "vanish")
         if vanish is not None:
             return is_on(vanish)
+        if get_number(find_child(properties, "sz"), "val", _LEAST_SIZE) < _LEAST_SIZE:
+            return True
         style = get_attribute(find_child(properties, "rStyle"), "val") or ""
         return (default and get_name(element) == "r") or self._styles.get(style, _Style()).is_hidden
 
@@ -295,8 +301,14 @@ def _list_blocks(element: "Element") -> "Iterator[Element]":
         name = get_name(inner)
         if name in ("p", "tbl"):
             yield inner
-        elif name not in _UNSEEN:
+        elif name not in _UNSEEN and not _is_prompt(inner):
             stack += reversed(inner)
+
+
+def _is_prompt(element: "Element") -> bool:
+    """Return whether an element is a field that asks for a text, and has none."""
+    is_field = get_name(element) == "sdt"
+    return is_field and find_child(element, "sdtPr", "showingPlcHdr") is not None
 
 
 def _list_asides(block: "Element") -> "Iterator[Element]":

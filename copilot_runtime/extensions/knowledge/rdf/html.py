@@ -48,6 +48,9 @@ _BLOCK_NAMES = (
 )
 BLOCKS = frozenset(_BLOCK_NAMES.split())
 """Block elements, whose edges separate words."""
+STRUCK = ("del", "s", "strike")
+_IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "title")
+_FRAMES = ("iframe", "frame")
 UNSEEN = frozenset(("head", "noscript", "script", "style", "svg", "template"))
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
@@ -91,6 +94,13 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
     if any(error.type_name == "ERR_RESOURCE_LIMIT" for error in parser.error_log):
         raise LimitExceeded("The elements of the page are nested too deeply.")
     lower = page.lower()
+    if root is not None:
+        _complete_body(root)
+        if "shadowrootmode" in lower:
+            for template in [*root.iter("template")]:
+                if template.get("shadowrootmode"):  # the page shows it
+                    template.tag = "div"
+        warnings = [*warnings, *_list_losses(root, lower)]
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
     is_styled = "<style" in lower or "opacity" in lower
@@ -98,6 +108,31 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         note = f"Texts that the style of the page may hide are read: {texts:,}."
         warnings = [*warnings, note]
     return root, warnings
+
+
+def _complete_body(root: "Element") -> None:
+    """Move what the parser took for a part of the head, as it knows no element of HTML 5."""
+    head = root.find("head")
+    children = [] if head is None else [*head]
+    first = next((at for at, it in enumerate(children) if it.tag not in _IN_HEAD), len(children))
+    if not (inner := children[first:]):
+        return
+    body = root.find("body")
+    if body is None:
+        body = etree.SubElement(root, "body")
+    inner[-1].tail = (inner[-1].tail or "") + (body.text or "")
+    body.text = ""
+    body[:0] = inner
+
+
+def _list_losses(root: "Element", page: str) -> Iterator[str]:
+    """Yield a warning for each kind of content that is not read."""
+    if "<iframe" in page or "<frame" in page:
+        count = sum(bool(it.get("src") or it.get("srcdoc")) for it in root.iter(*_FRAMES))
+        if count:
+            yield f"Frames, which show other pages, are not read: {count:,}."
+    if "<svg" in page and (count := len(cast("list[Element]", _find_labels(root)))):
+        yield f"Texts in drawings (SVG) are not read: {count:,}."
 
 
 def decode_text(data: bytes, *, is_page: bool = False) -> tuple[str, list[str]]:
@@ -185,14 +220,25 @@ def text_pieces(
         if tag in UNSEEN or inner in hidden:
             yield tail
             continue
-        if tag == "img" and with_pictures:
-            yield f" {inner.get('alt', '')} "
+        if with_pictures:
+            if tag == "img":
+                yield f" {inner.get('alt', '')} "
+            elif tag in STRUCK:
+                space = "~~"
+                tail = space + tail
+            elif tag == "sup" and is_power(inner):
+                space = "^"
         yield space + (inner.text or "")
         if len(inner):
             closed[inner] = tail
             stack += (inner, *reversed(inner))
         else:
             yield tail
+
+
+def is_power(element: "Element") -> bool:
+    """Return whether a raised text is a number: 10<sup>5</sup> is not 105."""
+    return (element.text or "").strip().lstrip("-\u2212").isdecimal()
 
 
 def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
@@ -208,6 +254,7 @@ def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
 _find_candidates = etree.XPath(
     ".//*[@hidden or @style or @aria-hidden or self::dialog or (self::font and @color)]"
 )
+_find_labels = etree.XPath(".//svg//text[normalize-space()]")
 _find_spaced = etree.XPath(".//*[contains(@style, 'white-space')]")
 _find_styled = etree.XPath(".//body//*[@class or @id or @style]")
 

@@ -211,6 +211,12 @@ end"""
     ]
 
 
+def test_a_comment_in_markdown_is_left_out_but_not_in_code() -> None:
+    text = "a <!-- one\ntwo --> b\n```\n<!-- code -->\n```\n`<!--` <!-- --> c <!-- d\n"
+    [chunk] = read_document(text.encode(), "x.md").chunks
+    assert chunk.text.split("\n") == ["a", " b", "```", "<!-- code -->", "```", "`<!--`  c <!-- d"]
+
+
 def test_the_front_matter_of_markdown_is_read_with_the_text() -> None:
     text = "---\ntitle: >-\n  Leave\n  of absence\ntags: [vacation]\n\nsecret: no\n---\n# H\ntext\n"
     document = read_document(text.encode(), "x.md")
@@ -276,6 +282,10 @@ TABLES = {
     "city,n,m\nOslo,1,2\n\nBy day\nday,rain,sun\n2026-01-05,3,4\n": (
         ["city: Oslo; n: 1; m: 2", "By day", "day: 2026-01-05; rain: 3; sun: 4"],
         ["The file is read as 2 tables."],
+    ),
+    "# made by a till\ncity,n\n,kg\nOslo,1\n# closed\n": (
+        ["# made by a till", "city; n", "city: Oslo; n kg: 1", "# closed"],
+        [],
     ),
     "city,n\nOslo,1\nTotal,1\n* provisional\nSource: census\n": (
         ["city: Oslo; n: 1", "city: Total; n: 1", "* provisional", "Source: census"],

@@ -113,6 +113,17 @@ def test_a_word_document_has_headings_lists_and_tables() -> None:
         ("<w:sdt><w:sdtContent><w:r><w:t>field</w:t></w:r></w:sdtContent></w:sdt>", "field"),
         ("<w:r><w:drawing><w:docPr descr='A map'/></w:drawing></w:r>", "A map"),
         (
+            "<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr><w:sdtContent><w:r><w:t>Click here"
+            "</w:t></w:r></w:sdtContent></w:sdt><w:r><w:t>x</w:t></w:r>",
+            "x",
+        ),
+        ("<w:r><w:rPr><w:sz w:val='2'/></w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
+        (
+            "<w:oMath><w:f><w:num><w:t>a+b</w:t></w:num><w:den><w:sSup><w:e><w:t>c</w:t></w:e>"
+            "<w:sup><w:t>2</w:t></w:sup></w:sSup></w:den></w:f></w:oMath>",
+            "(a+b)/(c^2)",
+        ),
+        (
             "<w:r><w:t>x</w:t><w:txbxContent><w:p><w:r><w:t>box</w:t><w:txbxContent><w:p><w:r>"
             "<w:t>inner</w:t></w:r></w:p></w:txbxContent></w:r></w:p></w:txbxContent></w:r>",
             "x\nbox\ninner",

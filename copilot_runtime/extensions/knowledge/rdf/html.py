@@ -3,7 +3,7 @@
 import codecs
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lxml import etree
 
@@ -131,7 +131,8 @@ def _list_losses(root: "Element", page: str) -> Iterator[str]:
         count = sum(bool(it.get("src") or it.get("srcdoc")) for it in root.iter(*_FRAMES))
         if count:
             yield f"Frames, which show other pages, are not read: {count:,}."
-    if "<svg" in page and (count := len(cast("list[Element]", _find_labels(root)))):
+    texts = root.iter("text") if "<svg" in page else ()
+    if count := sum(bool(len(it) or (it.text or "").strip()) for it in texts):
         yield f"Texts in drawings (SVG) are not read: {count:,}."
 
 
@@ -246,24 +247,22 @@ def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     if root is None:
         return frozenset()
     background = "" if next(root.iter("style", "link"), None) is not None else "white"
-    found = cast("list[Element]", _find_candidates(root))
+    values = cast("list[Any]", [it for find in _HIDING for it in find(root)])
+    found = {*root.iter("dialog", "font"), *(it.getparent() for it in values)}
     backgrounds: dict[Element, str] = {}
     return frozenset(it for it in found if _is_hidden(it, background, backgrounds))
 
 
-_find_candidates = etree.XPath(
-    ".//*[@hidden or @style or @aria-hidden or self::dialog or (self::font and @color)]"
-)
-_find_labels = etree.XPath(".//svg//text[normalize-space()]")
-_find_spaced = etree.XPath(".//*[contains(@style, 'white-space')]")
+_HIDING = [etree.XPath(f".//@{name}") for name in ("hidden", "style", "aria-hidden")]
+"""Attributes that may hide an element; separate, as merging their elements takes long."""
+_find_spaced = etree.XPath(".//@style[contains(., 'white-space')]")
 _find_styled = etree.XPath(".//body//*[@class or @id or @style]")
 
 
 def find_elements_with_lines(root: "Element") -> "frozenset[Element]":
     """Return the elements that show their text with its lines."""
-    styled = (
-        it for it in cast("list[Element]", _find_spaced(root)) if _PRE.search(it.get("style", ""))
-    )
+    styles = cast("list[Any]", _find_spaced(root))
+    styled: Iterator[Element] = (it.getparent() for it in styles if _PRE.search(it))
     plain = (it for it in styled if not any(inner.tag in BLOCKS for inner in it.iterdescendants()))
     return frozenset((*root.iter("pre", "textarea", "listing", "xmp"), *plain))
 

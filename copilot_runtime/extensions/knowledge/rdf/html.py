@@ -247,7 +247,7 @@ def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     if root is None:
         return frozenset()
     background = "" if next(root.iter("style", "link"), None) is not None else "white"
-    values = cast("list[Any]", [it for find in _HIDING for it in find(root)])
+    values = (it for find in _HIDING for it in cast("list[Any]", find(root)))
     found = {*root.iter("dialog", "font"), *(it.getparent() for it in values)}
     backgrounds: dict[Element, str] = {}
     return frozenset(it for it in found if _is_hidden(it, background, backgrounds))

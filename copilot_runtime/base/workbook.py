@@ -1,6 +1,7 @@
 """Workbooks (XLSX): the rows of their sheets, one after the other, with the kinds of values."""
 
 import re
+import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,9 +12,43 @@ from copilot_runtime.base.office import OfficeFile, open_parser
 
 Kind = Literal["text", "number", "percent", "date", "time", "boolean", "error", "formula"]
 """The kind of a value; a `formula` is one whose value the file does not have."""
-_Format = Literal["", "percent", "date", "moment", "time", "elapsed"] | int
-"""A number is that of the digits that are shown, with zeros before the others."""
 
+
+class Unit(NamedTuple):
+    """The texts that the format of a number shows around it."""
+
+    before: str = ""
+    after: str = ""
+
+    @property
+    def name(self) -> str:
+        """The unit, such as `kg`; empty if the texts are no unit, as in `Q1` or `ID-7`."""
+        before = self.before.strip()
+        is_unit = self.before != before or any(unicodedata.category(it) == "Sc" for it in before)
+        return f"{before if is_unit else ''} {self.after.strip()}".strip()
+
+
+_NO_UNIT = Unit()
+_PERCENT = Unit(after="%")
+
+
+class _NumberFormat(NamedTuple):
+    unit: Unit
+    zeros: int
+    """The number of digits that are shown, with zeros before the others."""
+
+
+_Format = Literal["", "percent", "date", "moment", "time", "elapsed"] | _NumberFormat
+
+_SECTION = re.compile(r'(?:"[^"]*"|\\.|\[[^\]]*\]|[^;"\\\[])*')
+"""The part of a format for positive numbers."""
+_TOKEN = re.compile(
+    r'"(?P<text>[^"]*)"|\\(?P<sign>.)|\[\$(?P<currency>[^\]-]*)[^\]]*\]'
+    r"|(?P<other>\[[^\]]*\]|[_*].)|(?P<digits>General|[0#?.,/@]+|E[+-]0+)|(?P<plain>.)",
+    re.IGNORECASE | re.DOTALL,
+)
+_CONDITION = re.compile(r"\[[<>=]")
+_WORDS = re.compile(r"[^\s()+\-:.,]")
 _LITERAL = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
 """Texts, colours and spaces in a format."""
 _ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]")
@@ -48,6 +83,7 @@ class Cell(NamedTuple):
 
     kind: Kind
     text: str
+    unit: Unit = _NO_UNIT
 
 
 class Row(NamedTuple):
@@ -196,10 +232,13 @@ class SheetRows:
                 return Cell("text", unescape(value))
 
     def _convert_number(self, value: str, style: _Format) -> Cell:
-        if isinstance(style, int):
-            return Cell("number", value.zfill(style) if value.isdecimal() else value)
-        if style in ("", "percent"):
-            return Cell("percent" if style else "number", value)
+        if isinstance(style, _NumberFormat):
+            is_code = style.zeros > 1 and value.isdecimal()
+            return Cell("number", value.zfill(style.zeros) if is_code else value, style.unit)
+        if style == "":
+            return Cell("number", value)
+        if style == "percent":
+            return Cell("percent", value, _PERCENT)
         number = float(value)
         if not 0 <= number < _DAYS:
             return Cell("number", value)
@@ -284,17 +323,40 @@ def _read_formats(file: OfficeFile, part: str) -> Mapping[str, _Format]:
 
 
 def _read_format(code: str) -> _Format:
-    code = code.partition(";")[0].lower()
+    found = _SECTION.match(code)
+    section = found[0] if found else code
+    code = section.lower()
     if _ELAPSED.search(code):
         return "elapsed"
     code = _LITERAL.sub("", code)
     if "%" in code:
         return "percent"
-    if re.fullmatch("00+", code):
-        return len(code)
-    if code == "general":
-        return ""
     is_time = bool(re.search("[hs]", code))
     if re.search("[yd]", code) or ("m" in code and not is_time):
         return "moment" if is_time else "date"
-    return "time" if is_time else ""
+    if is_time:
+        return "time"
+    zeros = len(code.strip()) if re.fullmatch(r"\s*0+\s*", code) else 0
+    unit = _read_unit(section)
+    return _NumberFormat(unit, zeros) if zeros > 1 or unit.name else ""
+
+
+def _read_unit(section: str) -> Unit:
+    """Return the texts around a number in a format; none where the format changes the number."""
+    texts = ["", "", ""]
+    """Before the first digits, between them, and behind the last ones."""
+    digits = ""
+    for token in _TOKEN.finditer(section):
+        match token.lastgroup:
+            case "digits":
+                texts[1] += texts[2] if digits else ""
+                texts[2], digits = "", token[0]
+            case "other":
+                texts[2 if digits else 0] += "" if token[0].startswith("[") else " "
+            case group:
+                texts[2 if digits else 0] += token[group or 0]
+    is_scaled = digits.endswith(",")
+    if is_scaled or texts[1].strip() or not digits or _CONDITION.search(section):
+        return _NO_UNIT
+    before, after = (text if _WORDS.search(text) else "" for text in (texts[0], texts[2]))
+    return Unit(before.lstrip(), after.rstrip())

@@ -26,6 +26,11 @@ class ScopeRules:
         self._rules: dict[str, tuple[object, GuardRules]] = {}
         self._gaps: dict[str, tuple[str, str | None]] = {}
 
+    @property
+    def is_open(self) -> bool:
+        """`True` if every user may query all rows of the operator's data."""
+        return not (self._filters.filters or any(it.for_operators for it in self._engine.sources))
+
     def build(self, scope: Scope) -> GuardRules:
         """Return the current rules of a scope."""
         engine = self._engine

@@ -78,7 +78,8 @@ class Upkeep:
         """Return the problems of sources, followed by those of tables."""
         engine = self._engine
         found = [
-            Problem(name=name, sentence=error.public) for name, error in engine.problems.items()
+            Problem(name=name, sentence=_name_problem(name, error.public))
+            for name, error in engine.problems.items()
         ]
         if engine.is_lost:
             found.append(Problem(name="store", sentence=LOSS))
@@ -165,6 +166,10 @@ class Upkeep:
         tables = {one.name: one.columns for one in self._engine.datasets.values()}
         for metric in self._contexts.files.catalog.list_stale(tables):
             logger.warning("The metric %r is left out: %s", metric.name, metric.reason)
+
+
+def _name_problem(name: str, sentence: str) -> str:
+    return sentence if name in sentence else f"{name}: {sentence}"
 
 
 def _start(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":

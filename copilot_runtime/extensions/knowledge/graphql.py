@@ -205,14 +205,14 @@ class ResourceEvent:
 @strawberry.type(description="A file of the sources, as it was read last")
 class KnowledgeSource:
     name: str
-    state: str = strawberry.field(description="taken in, in part, or failed")
+    state: str = strawberry.field(description="taken in, in part, failed, or skipped")
     message: str = strawberry.field(description="What could not be read, or was guessed, and why")
     read_at: float = strawberry.field(description="Seconds since 1970; 0 if it never was read")
 
 
 @strawberry.type
 class KnowledgeQuery:
-    @strawberry.field(description="The files that were taken in, or failed")
+    @strawberry.field(description="The files that were taken in, failed, or were skipped")
     async def knowledge_sources(self, info: CopilotInfo) -> list[KnowledgeSource]:
         knowledge, actor = _ask(info.context)
         found = await knowledge.list_sources(actor=actor)

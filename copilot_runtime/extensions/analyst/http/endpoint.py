@@ -205,9 +205,9 @@ class Resources:
         )
 
     def _describe_problems(self) -> list[JsonObject]:
-        """Describe unavailable data: by name for operators, without names for other users."""
+        """Describe unavailable data: without names for users who may not query all data."""
         found = self._analyst.upkeep.list_problems()
-        if self._scope.is_operator:
+        if self._scope.is_operator or self._analyst.rules.is_open:
             return [{"name": one.name, "problem": one.sentence} for one in found]
         return [{"name": "", "problem": _OTHER_PROBLEM}][: len(found)]
 

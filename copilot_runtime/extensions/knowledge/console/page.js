@@ -2,6 +2,7 @@
 
 const PAGE = 20;
 const MOST_SOURCES = 50;
+const ORDER = ["failed", "in part", "skipped", "taken in"];
 let count = 0;
 let showsAllSources = false;
 let timer = 0;
@@ -54,7 +55,7 @@ async function showStatus() {
   $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${resources} resources, found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
   // sources with problems come first
-  const sorted = [...sources.filter((source) => source.message), ...sources.filter((source) => !source.message)];
+  const sorted = ORDER.flatMap((state) => sources.filter((source) => source.state === state));
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
   $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([name, state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
   $("all-sources").hidden = shown.length === sources.length;

@@ -1,7 +1,8 @@
 """Chunks of documents that fit into a prompt, with their positions."""
 
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any
@@ -14,6 +15,19 @@ MOST_TOKENS = 400
 
 _WORD = re.compile(r"[^\W\u3040-\u9fff\uac00-\ud7af]+|\w")
 """A word, or a character of a script without spaces."""
+_TYPED = str.maketrans(
+    {
+        **dict.fromkeys("\u00ad\u2060\ufeff", ""),
+        "\ufb00": "ff",
+        "\ufb01": "fi",
+        "\ufb02": "fl",
+        "\ufb03": "ffi",
+        "\ufb04": "ffl",
+    }
+)
+"""Hyphens that no line shows, and ligatures."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""Commands to a terminal, as in logs."""
 _BELOW = " \u203a "
 """The separator between a heading and its parent heading."""
 _SENTENCE = re.compile(r".*?(?:(?<=[.!?\u3002])\s+|\n+|\Z)", re.DOTALL)
@@ -81,7 +95,7 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
     texts: list[str] = []
     place = ChunkPosition()
     size = 0
-    for passage in _cut(drop_headings(passages), most_tokens):
+    for passage in _cut(map(_normalize, drop_headings(passages)), most_tokens):
         tokens = count_tokens(passage.text)
         joined = place.join(passage.place) if texts else passage.place
         if joined is None or (texts and size + tokens > most_tokens):
@@ -93,6 +107,16 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
     if texts:
         packed.append(Chunk("\n".join(texts), place))
     return packed
+
+
+def _normalize(passage: Chunk) -> Chunk:
+    """Return a passage with the characters that people type into a search."""
+    text = passage.text
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.translate(_TYPED))
+    return passage if text == passage.text else replace(passage, text=text)
 
 
 def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -109,14 +133,35 @@ def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
             yield Chunk(text, replace(passage.place, heading=outer))
 
 
-def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
+def list_paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chunk]:
+    """Yield the paragraphs of numbered lines, which are separated by blank lines."""
+    texts: list[str] = []
+    first = last = 0
+    for number, line in (*lines, (0, "")):
+        if line.strip():
+            first = number if not texts else first
+            last = number
+            texts.append(line.rstrip())
+        elif texts:
+            yield Chunk("\n".join(texts), ChunkPosition(heading=heading, lines=(first, last)))
+            texts = []
+
+
+def find_new_passages(passages: Iterable[Chunk], texts: Sequence[str]) -> Iterator[Chunk]:
     """Yield the passages most of whose pairs of words are in none of the texts, but no labels."""
-    pairs = {pair for text in texts for pair in _list_pairs(text)}
+    whole = "\n".join(texts)
+    pairs: set[tuple[str, str]] | None = None
     for passage in drop_headings(passages):
+        if passage.text in whole:  # as most are
+            continue
         found = _list_pairs(passage.text)
+        is_sentence = passage.text.endswith((".", "!", "?"))
+        if len(found) < 3 and not is_sentence:
+            continue
+        if pairs is None:
+            pairs = {pair for text in texts for pair in _list_pairs(text)}
         new = sum(pair not in pairs for pair in found)
-        is_label = new < 3 and not passage.text.endswith((".", "!", "?"))
-        if new * 2 > len(found) and not is_label:
+        if new * 2 > len(found) and (new > 2 or is_sentence):
             yield passage
 
 
@@ -198,4 +243,4 @@ class Headings:
 
 
 def _span(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
-    return (first[0], second[1]) if first and second else first
+    return (first[0], max(first[1], second[1])) if first and second else first

@@ -1,9 +1,8 @@
 """Read documents, whose type is detected by their bytes, as chunks of text with positions."""
 
 import csv
-import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -15,21 +14,27 @@ from copilot_runtime.base.errors import LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.office import is_encrypted
 from copilot_runtime.extensions.knowledge import office
-from copilot_runtime.extensions.knowledge.ingestion import pdf
+from copilot_runtime.extensions.knowledge.ingestion import markdown, pdf
 from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     Chunk,
     ChunkPosition,
     Headings,
     decode_chunk,
     find_new_passages,
+    list_paragraphs,
     pack_passages,
 )
 from copilot_runtime.extensions.knowledge.ingestion.html import read_passages, read_title
+from copilot_runtime.extensions.knowledge.ingestion.rows import CsvRows
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import (
     UnreadableDocument,
     run_in_sandbox,
 )
-from copilot_runtime.extensions.knowledge.rdf.html import decode_text, parse_html
+from copilot_runtime.extensions.knowledge.rdf.html import (
+    decode_text,
+    find_hidden_elements,
+    parse_html,
+)
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
@@ -109,8 +114,6 @@ _MARKDOWN = re.compile(
     r"|.*\]\([^\s\])]+\).*)$",
     re.MULTILINE,
 )
-_UNDERLINE = re.compile(r"(=+|-{3,})\s*")
-_FENCE = re.compile(r"\s*(```+|~~~+)")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 
 
@@ -207,7 +210,8 @@ def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
     lines = text.splitlines()
     if not whole:
         lines = lines[:-1]
-    if suffix in (".csv", ".tsv") and find_delimiter(lines[:50])[1]:
+    plain = [line for line in lines if not line.startswith("#")]
+    if suffix in (".csv", ".tsv") and find_delimiter((plain or lines)[:50])[1]:
         return CSV
     delimiter = "" if suffix in (".md", ".markdown", ".txt") else _find_table(lines)
     if delimiter and (len(lines) > 2 or delimiter == "\t"):
@@ -229,121 +233,42 @@ def _find_table(lines: list[str]) -> str:
 
 
 def read_html_text(
-    root: "Element | None", warnings: Iterable[str] = (), without: Iterable[str] | None = None
+    root: "Element | None",
+    hidden: "Collection[Element]",
+    warnings: Iterable[str] = (),
+    without: Sequence[str] | None = None,
 ) -> Document:
     """Return the text of a page `without` that of things, each piece with the headings above."""
     if root is None:
         return Document(HTML, warnings=[*warnings])
-    passages = read_passages(root)
+    passages = read_passages(root, hidden)
     if without is not None:
         passages = find_new_passages(passages, without)
     return Document(HTML, read_title(root), pack_passages(passages), [*warnings])
 
 
+def _read_html(data: bytes) -> Document:
+    root, warnings = parse_html(data)
+    return read_html_text(root, find_hidden_elements(root), warnings)
+
+
 def _read_text(data: bytes) -> Document:
     text, warnings = decode_text(data)
     lines = enumerate(text.splitlines(), 1)
-    return Document(TEXT, "", pack_passages(_paragraphs(lines, "")), warnings)
+    return Document(TEXT, "", pack_passages(list_paragraphs(lines, "")), warnings)
 
 
 def _read_markdown(data: bytes) -> Document:
-    headings = Headings()
     text, warnings = decode_text(data)
-    lines = text.splitlines()
-    title, start = _read_front_matter(lines)
-    passages: list[Chunk] = []
-    section: list[tuple[int, str]] = []
-
-    def enter(number: int, level: int, text: str) -> None:
-        passages.extend(_paragraphs(section, headings.trail))
-        section.clear()
-        passages.append(headings.enter(level, text, line=number))
-
-    fence = ""
-    for number, line in enumerate(lines[start:], start + 1):
-        mark = _FENCE.match(line)
-        if fence:
-            if mark and mark[1].startswith(fence):
-                fence = ""
-            section.append((number, line))
-        elif mark:
-            fence = mark[1]
-            section.append((number, line))
-        elif heading := _parse_heading(line):
-            enter(number, *heading)
-        elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
-            text = section.pop()[1].strip()
-            enter(number - 1, 1 if line.startswith("=") else 2, text)
-        else:
-            section.append((number, line))
-    passages.extend(_paragraphs(section, headings.trail))
-    return Document(MARKDOWN, title or headings.title, pack_passages(passages), warnings)
-
-
-def _parse_heading(line: str) -> tuple[int, str] | None:
-    """Return level and text of a heading line without closing marks; `None` for other lines."""
-    marked = line.lstrip("#")
-    level = len(line) - len(marked)
-    if not 1 <= level <= 6 or not marked[:1].isspace():
-        return None
-    text = marked.strip()
-    unmarked = text.rstrip("#")
-    closed = not unmarked or unmarked[-1].isspace()
-    return level, unmarked.rstrip() if closed else text
-
-
-def _read_front_matter(lines: list[str]) -> tuple[str, int]:
-    """Return the title in the YAML front matter, and the number of its lines."""
-    if not lines or lines[0].strip() != "---":
-        return "", 0
-    for number, line in enumerate(lines[1:200], 2):
-        if line.strip() == "---":
-            titles = [text[6:].strip(" \"'") for text in lines[:number] if text[:6] == "title:"]
-            return (titles[0] if titles else ""), number
-    return "", 0
-
-
-def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chunk]:
-    """Yield the paragraphs, which are separated by blank lines."""
-    texts: list[str] = []
-    first = last = 0
-    for number, line in (*lines, (0, "")):
-        if line.strip():
-            first = number if not texts else first
-            last = number
-            texts.append(line.rstrip())
-        elif texts:
-            yield Chunk("\n".join(texts), ChunkPosition(heading=heading, lines=(first, last)))
-            texts = []
+    title, passages = markdown.read_passages(text.splitlines())
+    return Document(MARKDOWN, title, pack_passages(passages), warnings)
 
 
 def _read_csv(data: bytes) -> Document:
     text, warnings = decode_text(data)
-    delimiter, _ = find_delimiter(text[:20_000].splitlines()[:50])
-    rows = open_reader(io.StringIO(text, newline=""), delimiter)
-    try:
-        names = [name.strip() for name in next(rows, [])]
-        passages = [*_row_passages(names, rows)]
-        if passages and "\n" in passages[-1].text and text.count('"') % 2:
-            warnings = [*warnings, "A quotation mark is not closed: the last row may be several."]
-        return Document(CSV, "", pack_passages(passages), warnings)
-    except csv.Error as error:  # nothing else is wrong with any text
-        raise UnreadableDocument(
-            "The table cannot be read: it has a cell of more than "
-            f"{csv.field_size_limit():,} characters.",
-            hint="Is a quotation mark not closed?",
-        ) from error
-
-
-def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk]:
-    for number, row in enumerate(rows, 2):
-        cells = [
-            f"{name}: {value}" if name else value
-            for name, value in zip(names + [""] * len(row), map(str.strip, row), strict=False)
-            if value
-        ]
-        if cells:
-            yield Chunk("; ".join(cells), ChunkPosition(rows=(number, number)))
+    rows = CsvRows(text)
+    passages = pack_passages(rows)
+    return Document(CSV, "", passages, [*warnings, *rows.warnings])
 
 
 def _read_pdf(data: bytes) -> Document:
@@ -389,7 +314,7 @@ def _read_office(data: bytes, media_type: str, reader: str) -> Document:
 
 
 _READERS: Mapping[str, Callable[[bytes], Document]] = {
-    HTML: lambda data: read_html_text(*parse_html(data)),
+    HTML: _read_html,
     PDF: _read_pdf,
     MARKDOWN: _read_markdown,
     CSV: _read_csv,

@@ -1,16 +1,17 @@
 """The text of HTML pages as passages, with their headings, tables, lists and preformatted texts."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition, Headings
 from copilot_runtime.extensions.knowledge.rdf.html import (
     BLOCKS,
+    STRUCK,
     UNSEEN,
     clean_text,
     element_text,
     find_elements_with_lines,
-    find_hidden_elements,
+    is_power,
     read_lines,
 )
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
@@ -22,7 +23,7 @@ _CELLS = ("td", "th")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LAYOUT = ("table", "pre", "article", "section", *_HEADINGS)
 """Elements of tables that arrange a page."""
-_SPECIAL = UNSEEN | {"nav", "img", "tr", "table", "li", *_HEADINGS}
+_SPECIAL = UNSEEN | {"nav", "img", "tr", "table", "li", "sup", *STRUCK, *_HEADINGS}
 """Elements that are more than their texts; all others are passed by quickly."""
 
 
@@ -36,15 +37,15 @@ def read_title(root: "Element") -> str:
     return element_text(headings[0]) if len(headings) == 1 else ""
 
 
-def read_passages(root: "Element") -> Iterator[Chunk]:
+def read_passages(root: "Element", hidden: "Collection[Element]") -> Iterator[Chunk]:
     """Yield the texts that a page shows, each with the headings above it."""
     body = root.find(".//body")
-    return _PageReader(root).read(root if body is None else body)
+    return _PageReader(root, hidden).read(root if body is None else body)
 
 
 class _PageReader:
-    def __init__(self, root: "Element") -> None:
-        self._hidden = find_hidden_elements(root)
+    def __init__(self, root: "Element", hidden: "Collection[Element]") -> None:
+        self._hidden = hidden
         self._lines = find_elements_with_lines(root)
         self._headings = Headings()
         self._texts: list[str] = []
@@ -71,6 +72,8 @@ class _PageReader:
                         self._grids.pop()
                     elif tag == "li":
                         self._marker = ""
+                elif tag in STRUCK:
+                    texts.append("~~")
                 texts.append(element.tail or "")
                 continue
             if tag in BLOCKS and tag not in _CELLS and (chunk := self._flush()):
@@ -93,6 +96,10 @@ class _PageReader:
                     self._grids.append(None if is_layout else Grid())
                 elif tag == "li":
                     self._marker += self._number_item(element)
+                elif tag in STRUCK:
+                    texts.append("~~")
+                elif tag == "sup":
+                    texts.append("^" if is_power(element) else "")
                 else:
                     texts.append(f" {element.get('alt', '')} ")
                 if text:

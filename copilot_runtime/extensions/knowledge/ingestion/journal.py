@@ -36,9 +36,9 @@ class SourceStatus:
     """The status of a file at its last attempt."""
 
     name: str
-    state: Literal["taken in", "in part", "failed"]
+    state: Literal["taken in", "in part", "failed", "skipped"]
     message: str = ""
-    """The reason of the failure, or the warnings: parts that could not be read, and guesses."""
+    """Why it failed or was skipped, or the warnings: parts that could not be read, and guesses."""
     read_at: float = 0.0
     """The time at which it was read last, in seconds since 1970; 0 if it never was."""
 
@@ -144,6 +144,8 @@ class IngestionJournal:
         self.sources: dict[str, SourceEntry] = {}
         self.failures: dict[str, str] = {}
         """The errors of files and folders at the last attempt, by name."""
+        self.skipped: dict[str, str] = {}
+        """The reasons for skipping files at the last attempt, by name."""
         self.stale: set[str] = set()
         """Resources that may not yet match their files."""
         self._sources_by_uri: dict[str, dict[str, None]] = {}
@@ -157,14 +159,17 @@ class IngestionJournal:
 
     def _replay(self, data: bytes, is_anew: bool) -> None:
         if is_anew:
-            for state in (self.sources, self.failures, self.stale, self._sources_by_uri):
+            for state in (self.sources, self.failures, self.skipped, self.stale):
                 state.clear()
+            self._sources_by_uri.clear()
         for line in salvage_lines(data):
             name = get_text(line, "source")
             if line.get("merged"):
                 self.stale.clear()
             elif "failed" in line:
-                self._apply_failure(name, get_text(line, "failed"))
+                _note(self.failures, name, get_text(line, "failed"))
+            elif "skipped" in line:
+                _note(self.skipped, name, get_text(line, "skipped"))
             else:
                 self._apply(name, _decode(line))
 
@@ -188,10 +193,12 @@ class IngestionJournal:
             )
             for name, entry in self.sources.items()
         }
-        for name, reason in self.failures.items():
-            read_at = statuses[name].read_at if name in statuses else 0.0
+        for name, reason in (self.skipped | self.failures).items():
             statuses[name] = SourceStatus(
-                name=name, state="failed", message=reason, read_at=read_at
+                name=name,
+                state="failed" if name in self.failures else "skipped",
+                message=reason,
+                read_at=statuses[name].read_at if name in statuses else 0.0,
             )
         return [statuses[name] for name in sorted(statuses)]
 
@@ -217,13 +224,20 @@ class IngestionJournal:
         for record in past:
             await self._storage.delete(f"{_RECORDS}{record}.json")
 
-    async def write_failures(self, failures: Mapping[str, str]) -> None:
-        """Record the errors of files or folders; an empty error clears the previous one."""
+    async def write_failures(self, failures: Mapping[str, str], skipped: Mapping[str, str]) -> None:
+        """Record the errors of files or folders, and why files were skipped.
+
+        An empty text clears the previous one.
+        """
         lines: list[JsonValue] = []
-        for name, reason in failures.items():
-            if self.failures.get(name, "") != reason:
-                lines.append({"source": name, "failed": reason})
-                self._apply_failure(name, reason)
+        for key, state, found in (
+            ("failed", self.failures, failures),
+            ("skipped", self.skipped, skipped),
+        ):
+            for name, reason in found.items():
+                if state.get(name, "") != reason:
+                    lines.append({"source": name, key: reason})
+                    _note(state, name, reason)
         await self._lines.append(encode_lines(lines))
 
     async def read_records(self, names: Iterable[str]) -> dict[str, Contribution]:
@@ -238,7 +252,7 @@ class IngestionJournal:
             return
         self.stale.clear()
         await self._lines.append(encode_lines([{"merged": True}]))
-        if self._lines.is_long(len(self.sources) + len(self.failures)):
+        if self._lines.is_long(len(self.sources) + len(self.failures) + len(self.skipped)):
             await self.refresh()
             await self._lines.rewrite(self._encode_all)
 
@@ -253,18 +267,14 @@ class IngestionJournal:
         lines = [
             *(_encode(entry) for _, entry in sorted(self.sources.items())),
             *({"source": name, "failed": why} for name, why in sorted(self.failures.items())),
+            *({"source": name, "skipped": why} for name, why in sorted(self.skipped.items())),
             {"merged": True},
         ]
         return encode_lines(lines)
 
-    def _apply_failure(self, name: str, reason: str) -> None:
-        if reason:
-            self.failures[name] = reason
-        else:
-            self.failures.pop(name, None)
-
     def _apply(self, name: str, entry: SourceEntry | None) -> None:
         self.failures.pop(name, None)
+        self.skipped.pop(name, None)
         before = self.sources.pop(name, None)
         old = before.parts if before else {}
         new = entry.parts if entry else {}
@@ -280,6 +290,13 @@ class IngestionJournal:
             if old.get(uri) != digest:
                 self._sources_by_uri.setdefault(uri, {})[name] = None
                 self.stale.add(uri)
+
+
+def _note(state: dict[str, str], name: str, reason: str) -> None:
+    if reason:
+        state[name] = reason
+    else:
+        state.pop(name, None)
 
 
 def _encode(entry: SourceEntry) -> JsonObject:

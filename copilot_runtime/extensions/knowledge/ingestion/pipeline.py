@@ -7,6 +7,7 @@ resource to which no file gives anything any more is removed.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from typing import Literal, TypeVar
 
 from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.concurrency import call
-from copilot_runtime.base.errors import StoreFailed
+from copilot_runtime.base.errors import NotFound, StoreFailed
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, check_base
 from copilot_runtime.extensions.knowledge.ingestion.journal import (
@@ -56,6 +57,8 @@ from copilot_runtime.extensions.knowledge.resources import Resource, ResourceInd
 from copilot_runtime.extensions.knowledge.spans import start_ingest_step_span
 from copilot_runtime.storage import Storage
 from copilot_runtime.telemetry import Span, semconv, trace_block
+
+logger = logging.getLogger(__name__)
 
 BASE = "https://example.invalid/"
 
@@ -108,21 +111,23 @@ class Ingestion:
         only: Collection[str] | None = None,
         wait: bool = False,
         dry_run: bool = False,
+        may_miss: bool = False,
     ) -> IngestReport:
         """Ingest files, folders and patterns, and remove the contributions of deleted files.
 
         Of all files that are found, or missing, it may be about `only` some, by their names.
         Unreadable files and folders are in the report; their earlier contributions are kept.
         Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
-        `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
+        `NotFound` for a path that is not there, unless it `may_miss`: then it is a failure in the
+        report. `dry_run` only says what would be done to files.
         """
         began = time.monotonic()
         sources = [*sources]
         if dry_run:
-            report = await self._run(sources, progress, only, None)
+            report = await self._run(sources, progress, only, None, may_miss)
         else:
             async with lock_ingestion(self._storage, wait=wait) as lock:
-                report = await self._run(sources, progress, only, lock)
+                report = await self._run(sources, progress, only, lock, may_miss)
         report.seconds = time.monotonic() - began
         return report
 
@@ -164,22 +169,36 @@ class Ingestion:
         progress: ProgressHook | None,
         only: Collection[str] | None,
         lock: IngestionLock | None,
+        may_miss: bool,
     ) -> IngestReport:
         """Read and merge while holding the lock; without a lock, only report."""
         journal = await load_journal(self._storage)
         report = IngestReport()
         with trace_block(start_ingest_step_span("read")) as span:
             stage = _stage("read", progress)
-            discovery = await self._read(paths, journal, report, stage, only, lock)
+            discovery = await call(
+                discover_sources,
+                paths,
+                {name: entry.address for name, entry in journal.sources.items()},
+                self._folder(),
+            )
+            if discovery.missing and not may_miss:
+                raise NotFound(
+                    f"There is no file or folder {next(iter(discovery.missing))!r}.",
+                    hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
+                )
+            await self._read(discovery, journal, report, stage, only, lock)
             _describe_reading(span, report)
         if lock:
             with trace_block(start_ingest_step_span("store")) as span:
                 await journal.write((), report.removed)
-                tried = journal.failures.keys()
+                tried = journal.failures.keys() | journal.skipped.keys()
                 if only is not None:
                     tried &= {*only, *discovery.folders}
                 attempts: list[str] = await call(discovery.list_attempts, [*tried])
-                await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
+                cleared = dict.fromkeys(attempts, "")
+                skipped = {name: _explain_skip(why) for name, why in report.skipped.items()}
+                await journal.write_failures(cleared | report.failed, cleared | skipped)
                 # restore resources that others have removed, as the files still contain them
                 journal.stale |= journal.uris - (await self._resources.versions()).keys()
                 await self._merge(journal, report, _stage("store", progress), lock)
@@ -188,23 +207,19 @@ class Ingestion:
 
     async def _read(
         self,
-        paths: list[str | Path],
+        discovery: Discovery,
         journal: IngestionJournal,
         report: IngestReport,
         progress: _Stage,
         only: Collection[str] | None,
         lock: IngestionLock | None,
-    ) -> Discovery:
-        """Discover the files, read the new and changed ones, and report on all."""
+    ) -> None:
+        """Read the new and changed files, and report on all."""
         before = journal.sources
-        discovery = await call(
-            discover_sources,
-            paths,
-            {name: entry.address for name, entry in before.items()},
-            self._folder(),
-        )
         report.skipped.update(sorted(discovery.skipped.items()))
-        report.failed.update(discovery.unreadable)
+        report.failed.update(discovery.unreadable | discovery.missing)
+        for name, reason in report.failed.items():
+            logger.warning("%s: %s", name, reason)
         report.unmatched += discovery.unmatched
         names = {*before, *discovery.sources} if only is None else only
         found = [it for it in discovery.sources.values() if it.name in names]
@@ -216,7 +231,6 @@ class Ingestion:
         report.empty.sort()
         gone = [name for name in before if name in names and name not in discovery.sources]
         report.removed += sorted(filter(discovery.covers, gone))
-        return discovery
 
     async def _merge(
         self, journal: IngestionJournal, report: IngestReport, progress: _Stage, lock: IngestionLock
@@ -336,6 +350,11 @@ class _Draft:
         title = next((titles[name] for name in _TITLES if name in titles), "")
         fields = {"title": title} if title else {}
         return Resource(id, content, form.format, "system", {**fields, **self._fields})
+
+
+def _explain_skip(reason: str) -> str:
+    is_type = " " not in reason
+    return f"Files of the type {reason} are not read." if is_type else f"The link {reason}."
 
 
 def _describe_reading(span: Span, report: IngestReport) -> None:

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "5"
+_VERSION = "6"
 """Version of the readers; a new one makes all files be read again."""
 _DOCUMENTS = (
     *(".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".pdf", ".rtf"),
@@ -263,7 +263,7 @@ def _read_contribution(
             values = (triple.object for triples in page.items.values() for triple in triples)
             texts = [value.value for value in values if isinstance(value, Literal)]
         root = None if page.annotated and not form.has_text else page.root
-        document = read_html_text(root, page.warnings, texts)
+        document = read_html_text(root, page.hidden, page.warnings, texts)
     else:
         document = read_document(data, source.name)
     parent = str(identify_file(source.name))

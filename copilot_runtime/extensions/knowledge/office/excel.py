@@ -1,21 +1,23 @@
 """The text of workbooks (XLSX): the rows of each sheet, each value with the name of its column."""
 
-import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.base.workbook import Cell, Row, SheetRows, Workbook
+from copilot_runtime.base.layouts import Header, count_remarks, find_header
+from copilot_runtime.base.sheets import SheetLayout, SheetTable
+from copilot_runtime.base.workbook import Cell, SheetRows, Workbook
 from copilot_runtime.extensions.knowledge.office.package import OfficeText, Package
 from copilot_runtime.extensions.knowledge.tables import Grid
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
 
-_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)\W*[\d.,:\s-]*\d\W*")
-"""A number with or without a currency, or a date, but not a year, which may be a name."""
-_HEAD = 30
-"""Number of rows that may stand above a table, such as its title."""
+_HEAD = 1000
+"""Number of rows that show the header of a table."""
+_TAIL = 50
+"""Number of rows at the end of a table that may be notes."""
 
 
 def extract_passages(data: bytes) -> JsonObject:
@@ -24,21 +26,6 @@ def extract_passages(data: bytes) -> JsonObject:
     found = OfficeText(package.read_title())
     _WorkbookReader(package, found).read()
     return found.encode()
-
-
-class _Row(dict[int, str]):
-    """The values of a row by the number of their column."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__()
-        self.number = row.number
-        self.names = 0
-        """How many of the values may be names of columns."""
-        for column, cell in row.cells.items():
-            if value := _write(cell).strip():
-                self[column] = value
-                is_name = cell.kind not in ("boolean", "error")
-                self.names += is_name and not _NUMBER.fullmatch(value[:100])
 
 
 class _WorkbookReader:
@@ -56,7 +43,7 @@ class _WorkbookReader:
                 self._found.warnings.append(f"The hidden sheet {sheet.name!r} is not read.")
                 continue
             self._found.add(sheet.name, level=1)
-            self._add_rows(self._read_rows(workbook.read(sheet), sheet.name))
+            self._read_sheet(workbook.read(sheet), sheet.name)
             self._add_notes(sheet.part)
         if self._formulas:
             self._found.warnings.append(
@@ -64,47 +51,52 @@ class _WorkbookReader:
                 "that calculates them, and save it."
             )
 
-    def _read_rows(self, sheet: SheetRows, called: str) -> list[_Row]:
-        rows: dict[int, _Row] = {}
-        grid = Grid()
-        number = hidden = 0
-        for row in sheet:
-            number = row.number
-            rows[number] = _Row(row)
-            hidden += row.is_hidden and bool(row.cells)
-            self._formulas += sum(cell.kind == "formula" for cell in row.cells.values())
-        widest = max((column + 1 for row in rows.values() for column in row), default=0)
-        counts = {"rows": hidden, "columns": min(sheet.hidden_columns, widest)}
-        if what := " and ".join(f"{name} ({count})" for name, count in counts.items() if count):
+    def _read_sheet(self, sheet: SheetRows, called: str) -> None:
+        layout = SheetLayout()
+        rows = [(row.number, cells) for row in sheet if (cells := layout.add(row))]
+        layout.finish(sheet)
+        counts = {name: layout.counts.get(name, (0, ""))[0] for name in ("row", "column")}
+        self._formulas += layout.counts.get("formula", (0, ""))[0]
+        if what := " and ".join(f"{name}s ({count})" for name, count in counts.items() if count):
             self._found.warnings.append(f"Hidden {what} of the sheet {called!r} are read.")
-        for merged in sheet.merged:
-            column = merged.column
-            text = rows[merged.row].get(column, "") if merged.row in rows else ""
-            for below in range(merged.row + 1, min(merged.last_row, number) + 1):
-                if grid.room < 0 or not text:
-                    break
-                if below in rows and (repeated := grid.repeat(text)):
-                    rows[below].setdefault(column, repeated)
-        return [row for row in rows.values() if row]
-
-    def _add_rows(self, rows: Sequence[_Row]) -> None:
-        header = _find_header(rows)
-        names = {} if header is None else {key: it[: Grid.longest] for key, it in header.items()}
-        is_below = False
-        for row in rows:
-            if row is header:
-                is_below = True
-                if row is not rows[-1]:
-                    continue
-            values = (row[column] for column in sorted(row))
-            if is_below and row is not header:
-                cells = (
-                    f"{names[column]}: {row[column]}" if column in names else row[column]
-                    for column in sorted(row)
-                )
-                self._found.add("; ".join(cells), row=row.number)
+        if len(layout.tables) > 1:
+            self._found.warnings.append(
+                f"The sheet {called!r} is read as {len(layout.tables)} tables."
+            )
+        is_named = True
+        parts = sorted((*layout.tables, *layout.remarks), key=lambda it: it.first)
+        for part in parts:
+            own = rows[bisect_left(rows, part.first, key=_get_number) :]
+            own = own[: bisect_right(own, part.last, key=_get_number)]
+            if isinstance(part, SheetTable):
+                is_named &= self._add_table([*layout.read(part, own, Grid.longest)])
             else:
-                self._found.add(" | ".join(values), row=row.number)
+                for number, cells in own:
+                    self._found.add(" | ".join(map(_write, cells.values())), row=number)
+        if not is_named:
+            self._found.warnings.append(
+                f"A table of the sheet {called!r} has no header: its values have no names of "
+                "columns."
+            )
+
+    def _add_table(self, rows: Sequence[tuple[int, Sequence[Cell | None]]]) -> bool:
+        """Add the rows of a table; return `False` if it has several columns without names."""
+        texts = [["" if cell is None else cell.text for cell in cells] for _, cells in rows]
+        is_list = not texts or len(texts[0]) < 2
+        header = Header(0, ()) if is_list else find_header(texts[:_HEAD])
+        names = [name[: Grid.longest] for name in header.cells]
+        end = len(rows) - count_remarks(texts[-_TAIL:])
+        for at, (number, cells) in enumerate(rows):
+            values = [(column, _write(cell).strip()) for column, cell in enumerate(cells) if cell]
+            if names and header.position < at < end:
+                named = (
+                    f"{names[column]}: {value}" if names[column] else value
+                    for column, value in values
+                )
+                self._found.add("; ".join(named), row=number)
+            elif not names or at != header.position or at == len(rows) - 1:
+                self._found.add(" | ".join(value for _, value in values), row=number)
+        return bool(names) or is_list
 
     def _add_notes(self, sheet: str) -> None:
         root = self._package.parse(self._package.find(sheet, "comments"))
@@ -114,24 +106,25 @@ class _WorkbookReader:
         for note in root.iter("{*}comment"):
             author = note.get("authorId", "")
             by = f" by {authors[int(author)]}" if author.isdecimal() and authors else ""
-            self._found.add(f"Note on {note.get('ref')}{by}: {_read_text(note)}")
+            text = _read_text(note)
+            if text.startswith("[Threaded comment]"):  # and a notice for old programs
+                by, text = "", text.partition("Comment:")[2].strip()
+            self._found.add(f"Note on {note.get('ref')}{by}: {text}")
 
 
-def _find_header(rows: Sequence[_Row]) -> _Row | None:
-    """Return the row with the names of the columns: the first wide one, if most may be names."""
-    head = rows[:_HEAD]
-    width = max(map(len, head), default=0)
-    first = next((row for row in head if len(row) >= max(2, 0.6 * width)), None)
-    return first if first is not None and first.names * 2 > len(first) else None
+def _get_number(row: tuple[int, object]) -> int:
+    return row[0]
 
 
 def _write(cell: Cell) -> str:
     """Return a value as a person sees it: 0.1 + 0.2 is stored as 0.30000000000000004."""
     if cell.kind == "percent":
         return f"{float(cell.text) * 100:.10g}%"
-    if cell.kind == "number" and ("." in cell.text or "E" in cell.text):
-        return f"{float(cell.text):.15g}"
-    return cell.text
+    if cell.kind != "number":
+        return cell.text
+    text = f"{float(cell.text):.15g}" if "." in cell.text or "E" in cell.text else cell.text
+    sign = "-" if text.startswith("-") and cell.unit.before else ""
+    return f"{sign}{cell.unit.before}{text.removeprefix(sign)}{cell.unit.after}"
 
 
 def _read_text(element: "Element") -> str:

@@ -1,9 +1,9 @@
-"""The characters of the symbol fonts of office programs, whose codes are not those of Unicode."""
+"""Characters of the symbol fonts of office programs, whose codes are not Unicode, and formulas."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from copilot_runtime.extensions.knowledge.office.package import get_attribute
+from copilot_runtime.extensions.knowledge.office.package import get_attribute, get_name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
@@ -48,3 +48,23 @@ def read_symbol(element: "Element") -> str:
         return _FONTS[font].get(code & 0xFF, UNKNOWN)
     is_private = not 0x20 <= code < 0xD800
     return UNKNOWN if is_private else chr(code)
+
+
+def write_formula(element: "Element") -> str:
+    """Return a formula as a line: `(a+b)/2`, `x^2`, `x_1`."""
+    parts = [(get_name(it), write_formula(it)) for it in element]
+    inner = dict(parts)
+    match get_name(element):
+        case "t":
+            return element.text or ""
+        case "f":
+            both = (inner.get(name, "") for name in ("num", "den"))
+            return "/".join(it if len(it) < 2 else f"({it})" for it in both)
+        case "sSup":
+            return f"{inner.get('e', '')}^{inner.get('sup', '')}"
+        case "sSub":
+            return f"{inner.get('e', '')}_{inner.get('sub', '')}"
+        case "rad":
+            return f"\u221a({inner.get('e', '')})"
+        case _:
+            return "".join(text for _, text in parts)

@@ -1,4 +1,7 @@
-"""The text of Word documents (DOCX): headings, lists with their numbers, tables and notes."""
+"""The text of Word documents (DOCX): headings, lists with their numbers, tables and notes.
+
+Tracked changes are read as accepted.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +18,7 @@ from copilot_runtime.extensions.knowledge.office.package import (
     get_number,
     is_on,
 )
-from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol
+from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol, write_formula
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
 if TYPE_CHECKING:
@@ -33,6 +36,13 @@ _ASIDES = ("footnoteReference", "endnoteReference", "commentReference", "txbxCon
 _NOT_READ = ("chart", "OLEObject", "altChunk")
 _NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_LEAST_SIZE = 5
+"""A size in half points; nobody can read a text that is smaller."""
+_PAGE_NUMBER = re.compile(
+    r"\W*(?:(?:page|p|p[a\u00e1]g(?:ina)?|seite|s|sida|side|strona)\W+)?\d*(?:\W+(?:\w+\W+)?\d+)?\W*",
+    re.IGNORECASE,
+)
+"""A header or footer such as `Page 1 of 9`."""
 
 
 def extract_passages(data: bytes) -> JsonObject:
@@ -41,7 +51,10 @@ def extract_passages(data: bytes) -> JsonObject:
     found = OfficeText(package.read_title())
     root = package.parse(package.main)
     if root is not None:
-        _WordReader(package, found).read(root)
+        reader = _WordReader(package, found)
+        reader.read_margins()
+        reader.read(root)
+        reader.warn_of_changes(root)
     return found.encode()
 
 
@@ -73,6 +86,9 @@ class _List:
 class _WordReader:
     def __init__(self, package: Package, found: OfficeText) -> None:
         self._found = found
+        self._package = package
+        self._hidden = 0
+        """Number of hidden texts."""
         parts = {it.kind: it.target for it in package.read_relations(package.main).values()}
         self._styles = _read_styles(package.parse(parts.get("styles", "")))
         self._lists, self._starts = _read_lists(package.parse(parts.get("numbering", "")))
@@ -82,9 +98,10 @@ class _WordReader:
             for note in () if root is None else root:
                 text = " ".join(self._text(it) for it in note.iter("{*}p")).strip()
                 author = get_attribute(note, "author")
-                self._notes[kind, get_attribute(note, "id") or ""] = (
-                    f"Note by {author}: {text}" if author else f"Note: {text}"
-                )
+                if text:
+                    self._notes[kind, get_attribute(note, "id") or ""] = (
+                        f"Note by {author}: {text}" if author else f"Note: {text}"
+                    )
 
     def read(self, root: "Element") -> None:
         """Add the passages below an element."""
@@ -100,9 +117,39 @@ class _WordReader:
                     self.read(aside)
                 else:
                     id = get_attribute(aside, "id") or ""
-                    self._found.add(self._notes.get((kind, id), ""))
+                    self._found.add(self._notes.pop((kind, id), ""))
         if next(root.iter(*(f"{{*}}{name}" for name in _NOT_READ)), None) is not None:
             self._warn("Charts and embedded objects are not read.")
+
+    def read_margins(self) -> None:
+        """Add the headers and footers, each text once."""
+        texts: dict[str, None] = {}
+        for relation in self._package.read_relations(self._package.main).values():
+            root = None
+            if relation.kind in ("header", "footer"):
+                root = self._package.parse(relation.target)
+            lines = (self._text(it).strip() for it in (() if root is None else root.iter("{*}p")))
+            text = " ".join(dict.fromkeys(filter(None, lines)))
+            if not _PAGE_NUMBER.fullmatch(text):
+                texts[f"{relation.kind.title()}: {text}"] = None
+        for text in texts:
+            self._found.add(text)
+
+    def warn_of_changes(self, root: "Element") -> None:
+        """Warn of what is left out of a document, once it is read."""
+        deleted = _count_texts(root, "del", "moveFrom") + sum(
+            find_child(it, "del") is not None for it in root.iter("{*}trPr")
+        )
+        inserted = _count_texts(root, "ins", "moveTo")
+        if deleted or inserted:
+            self._warn(
+                f"Tracked changes are read as accepted: inserted texts ({inserted}) are read, "
+                f"deleted ones ({deleted}) are left out."
+            )
+        if self._hidden:
+            self._warn(f"Hidden texts are left out: {self._hidden}.")
+        if self._notes:
+            self._warn(f"Notes to which no text refers are left out: {len(self._notes)}.")
 
     def _warn(self, warning: str) -> None:
         if warning not in self._found.warnings:
@@ -152,8 +199,14 @@ class _WordReader:
                 pieces.append(_SIGNS[name])
             elif name == "docPr":
                 pieces.append(f" {element.get('descr', '')} ")
-            elif name not in _UNSEEN and not self._is_hidden(element, is_hidden):
+            elif name == "oMath":
+                pieces.append(write_formula(element))
+            elif name in _UNSEEN or _is_prompt(element):
+                continue
+            elif not self._is_hidden(element, is_hidden):
                 stack += reversed(element)
+            elif find_child(element, "t") is not None:
+                self._hidden += 1
         return "".join(pieces).replace("~~~~", "")
 
     def _is_hidden(self, element: "Element", default: bool) -> bool:
@@ -162,6 +215,8 @@ class _WordReader:
         vanish = find_child(properties, "vanish")
         if vanish is not None:
             return is_on(vanish)
+        if get_number(find_child(properties, "sz"), "val", _LEAST_SIZE) < _LEAST_SIZE:
+            return True
         style = get_attribute(find_child(properties, "rStyle"), "val") or ""
         return (default and get_name(element) == "r") or self._styles.get(style, _Style()).is_hidden
 
@@ -220,6 +275,14 @@ class _WordReader:
         return " ".join(" ".join(texts).split())
 
 
+def _count_texts(root: "Element", *names: str) -> int:
+    """Return the number of elements of some names that have a text."""
+    return sum(
+        next(it.iter("{*}t", "{*}delText"), None) is not None
+        for it in root.iter(*(f"{{*}}{name}" for name in names))
+    )
+
+
 def _mark(element: "Element", text: str) -> str:
     """Return the text of a run with marks for what its format says."""
     properties = find_child(element.getparent(), "rPr")
@@ -238,8 +301,14 @@ def _list_blocks(element: "Element") -> "Iterator[Element]":
         name = get_name(inner)
         if name in ("p", "tbl"):
             yield inner
-        elif name not in _UNSEEN:
+        elif name not in _UNSEEN and not _is_prompt(inner):
             stack += reversed(inner)
+
+
+def _is_prompt(element: "Element") -> bool:
+    """Return whether an element is a field that asks for a text, and has none."""
+    is_field = get_name(element) == "sdt"
+    return is_field and find_child(element, "sdtPr", "showingPlcHdr") is not None
 
 
 def _list_asides(block: "Element") -> "Iterator[Element]":

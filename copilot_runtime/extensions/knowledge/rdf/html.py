@@ -3,7 +3,7 @@
 import codecs
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lxml import etree
 
@@ -39,6 +39,7 @@ _WEB_CODECS = {
 """The codecs that browsers take for others: https://encoding.spec.whatwg.org/#names-and-labels"""
 _TAG = re.compile(rb"""<[A-Za-z](?:[^>=]++|=\s*+(?:"[^"]*+"?+|'[^']*+'?+)?+)*+""")
 _VALUE = re.compile(rb"""=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>]*+)""")
+_BETWEEN_ATTRIBUTES = (b" ", b"=", b"/", b"\n", b"\t", b"\r", b"\f", b"\v")
 
 _BLOCK_NAMES = (
     "address article aside blockquote br caption dd details dialog div dl dt fieldset figcaption "
@@ -47,6 +48,9 @@ _BLOCK_NAMES = (
 )
 BLOCKS = frozenset(_BLOCK_NAMES.split())
 """Block elements, whose edges separate words."""
+STRUCK = ("del", "s", "strike")
+_IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "title")
+_FRAMES = ("iframe", "frame")
 UNSEEN = frozenset(("head", "noscript", "script", "style", "svg", "template"))
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
@@ -75,7 +79,9 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         raise LimitExceeded(f"The page is larger than {MOST_BYTES // 1024 // 1024} MB.")
     page, warnings = decode_text(data, is_page=True)
     text = page.encode()
-    for tag in _TAG.finditer(text):
+    # most pages have fewer marks between attributes than an element may have of these
+    has_many = sum(map(text.count, _BETWEEN_ATTRIBUTES)) > _MOST_ATTRIBUTES
+    for tag in _TAG.finditer(text) if has_many else ():
         if len(tag[0]) > 2 * _MOST_ATTRIBUTES and _count_attributes(tag[0]) > _MOST_ATTRIBUTES:
             raise LimitExceeded(f"An element has more than {_MOST_ATTRIBUTES} attributes.")
     parser = etree.HTMLParser(
@@ -88,12 +94,46 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
     if any(error.type_name == "ERR_RESOURCE_LIMIT" for error in parser.error_log):
         raise LimitExceeded("The elements of the page are nested too deeply.")
     lower = page.lower()
+    if root is not None:
+        _complete_body(root)
+        if "shadowrootmode" in lower:
+            for template in [*root.iter("template")]:
+                if template.get("shadowrootmode"):  # the page shows it
+                    template.tag = "div"
+        warnings = [*warnings, *_list_losses(root, lower)]
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
-    if root is not None and (texts := _count_doubtful_texts(root)):
+    is_styled = "<style" in lower or "opacity" in lower
+    if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
         note = f"Texts that the style of the page may hide are read: {texts:,}."
         warnings = [*warnings, note]
     return root, warnings
+
+
+def _complete_body(root: "Element") -> None:
+    """Move what the parser took for a part of the head, as it knows no element of HTML 5."""
+    head = root.find("head")
+    children = [] if head is None else [*head]
+    first = next((at for at, it in enumerate(children) if it.tag not in _IN_HEAD), len(children))
+    if not (inner := children[first:]):
+        return
+    body = root.find("body")
+    if body is None:
+        body = etree.SubElement(root, "body")
+    inner[-1].tail = (inner[-1].tail or "") + (body.text or "")
+    body.text = ""
+    body[:0] = inner
+
+
+def _list_losses(root: "Element", page: str) -> Iterator[str]:
+    """Yield a warning for each kind of content that is not read."""
+    if "<iframe" in page or "<frame" in page:
+        count = sum(bool(it.get("src") or it.get("srcdoc")) for it in root.iter(*_FRAMES))
+        if count:
+            yield f"Frames, which show other pages, are not read: {count:,}."
+    texts = root.iter("text") if "<svg" in page else ()
+    if count := sum(bool(len(it) or (it.text or "").strip()) for it in texts):
+        yield f"Texts in drawings (SVG) are not read: {count:,}."
 
 
 def decode_text(data: bytes, *, is_page: bool = False) -> tuple[str, list[str]]:
@@ -141,7 +181,7 @@ def clean_text(text: str) -> str:
     return _SPACES.sub(" ", text.translate(_QUOTES))
 
 
-def element_text(element: "Element", hidden: "Collection[Element] | None" = None) -> str:
+def element_text(element: "Element", hidden: "Collection[Element]" = ()) -> str:
     """Return the visible text of an element as one line, with the descriptions of pictures."""
     if not len(element):
         return clean_text(element.text or "").strip()
@@ -157,7 +197,7 @@ def read_lines(element: "Element", hidden: "Collection[Element]") -> str:
 
 def text_pieces(
     element: "Element",
-    hidden: "Collection[Element] | None" = None,
+    hidden: "Collection[Element]",
     *,
     edge: str = " ",
     with_pictures: bool = False,
@@ -165,7 +205,7 @@ def text_pieces(
     """Yield the visible texts in an element, with an `edge` at the beginning and end of blocks.
 
     The element itself counts as visible, since its annotations do. `hidden` are the hidden
-    elements of the page, if they are known.
+    elements of the page.
     """
     yield element.text or ""
     stack = [*reversed(element)]
@@ -178,11 +218,17 @@ def text_pieces(
         tag = inner.tag
         space = edge if tag in BLOCKS else ""
         tail = space + (inner.tail or "")
-        if tag in UNSEEN or (_is_hidden(inner) if hidden is None else inner in hidden):
+        if tag in UNSEEN or inner in hidden:
             yield tail
             continue
-        if tag == "img" and with_pictures:
-            yield f" {inner.get('alt', '')} "
+        if with_pictures:
+            if tag == "img":
+                yield f" {inner.get('alt', '')} "
+            elif tag in STRUCK:
+                space = "~~"
+                tail = space + tail
+            elif tag == "sup" and is_power(inner):
+                space = "^"
         yield space + (inner.text or "")
         if len(inner):
             closed[inner] = tail
@@ -191,25 +237,32 @@ def text_pieces(
             yield tail
 
 
-def find_hidden_elements(root: "Element") -> "frozenset[Element]":
+def is_power(element: "Element") -> bool:
+    """Return whether a raised text is a number: 10<sup>5</sup> is not 105."""
+    return (element.text or "").strip().lstrip("-\u2212").isdecimal()
+
+
+def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     """Return the elements whose own attributes hide them; style sheets are not read."""
+    if root is None:
+        return frozenset()
     background = "" if next(root.iter("style", "link"), None) is not None else "white"
-    found = cast("list[Element]", _find_candidates(root))
-    return frozenset(element for element in found if _is_hidden(element, background))
+    values = (it for find in _HIDING for it in cast("list[Any]", find(root)))
+    found = {*root.iter("dialog", "font"), *(it.getparent() for it in values)}
+    backgrounds: dict[Element, str] = {}
+    return frozenset(it for it in found if _is_hidden(it, background, backgrounds))
 
 
-_find_candidates = etree.XPath(
-    ".//*[@hidden or @style or @aria-hidden or self::dialog or (self::font and @color)]"
-)
-_find_spaced = etree.XPath(".//*[contains(@style, 'white-space')]")
+_HIDING = [etree.XPath(f".//@{name}") for name in ("hidden", "style", "aria-hidden")]
+"""Attributes that may hide an element; separate, as merging their elements takes long."""
+_find_spaced = etree.XPath(".//@style[contains(., 'white-space')]")
 _find_styled = etree.XPath(".//body//*[@class or @id or @style]")
 
 
 def find_elements_with_lines(root: "Element") -> "frozenset[Element]":
     """Return the elements that show their text with its lines."""
-    styled = (
-        it for it in cast("list[Element]", _find_spaced(root)) if _PRE.search(it.get("style", ""))
-    )
+    styles = cast("list[Any]", _find_spaced(root))
+    styled: Iterator[Element] = (it.getparent() for it in styles if _PRE.search(it))
     plain = (it for it in styled if not any(inner.tag in BLOCKS for inner in it.iterdescendants()))
     return frozenset((*root.iter("pre", "textarea", "listing", "xmp"), *plain))
 
@@ -217,15 +270,23 @@ def find_elements_with_lines(root: "Element") -> "frozenset[Element]":
 def _count_doubtful_texts(root: "Element") -> int:
     """Return the number of texts that a style sheet of the page or a script may hide."""
     names = {name for it in root.iter("style") for name in _HIDING_RULE.findall(it.text or "")}
-    return sum(
-        not names.isdisjoint(f"{it.get('class', '')} {it.get('id', '')}".split())
-        or bool(_TRANSPARENT.search(it.get("style", "")))
-        for it in cast("list[Element]", _find_styled(root))
-        if "".join(map(str, it.itertext())).strip()
-    )
+    found: set[Element] = set()
+    """The doubtful elements, and those in them."""
+    count = 0
+    for it in cast("list[Element]", _find_styled(root)):
+        called = f"{it.get('class', '')} {it.get('id', '')}".split()
+        is_doubtful = not names.isdisjoint(called) or _TRANSPARENT.search(it.get("style", ""))
+        if is_doubtful and it not in found:
+            found.update(it.iter())
+            count += any(text.strip() for text in map(str, it.itertext()))
+    return count
 
 
-def _is_hidden(element: "Element", background: str = "") -> bool:
+def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, str]") -> bool:
+    """Return whether an element hides its text; `background` is the colour behind the page.
+
+    `backgrounds` are those that are known, so that nested elements are looked at once.
+    """
     get = element.get
     if (hidden := get("hidden")) is not None and hidden.strip().lower() != "until-found":
         return True
@@ -239,7 +300,10 @@ def _is_hidden(element: "Element", background: str = "") -> bool:
     if not len(element) and _NO_SIZE.fullmatch(style.get("font-size", "")):
         return True
     color = style.get("color") or (element.tag == "font" and get("color"))
-    return bool(color) and _read_color(color) == _read_color(_find_background(element, background))
+    if not color:
+        return False
+    behind = _find_background(element, background, backgrounds)
+    return _read_color(color) == _read_color(behind)
 
 
 def _read_style(element: "Element") -> Mapping[str, str]:
@@ -249,14 +313,21 @@ def _read_style(element: "Element") -> Mapping[str, str]:
     return {name: value.strip() for name, value in found}
 
 
-def _find_background(element: "Element", default: str) -> str:
+def _find_background(element: "Element", default: str, backgrounds: "dict[Element, str]") -> str:
     """Return the colour behind an element; an empty string if a style sheet may say it."""
-    for it in (element, *element.iterancestors()):
-        style = _read_style(it)
-        color = style.get("background-color") or style.get("background") or it.get("bgcolor")
-        if color or it.get("class"):
-            return color or ""
-    return default
+    path: list[Element] = []
+    here: Element | None = element
+    while here is not None and here not in backgrounds:
+        style = _read_style(here)
+        color = style.get("background-color") or style.get("background") or here.get("bgcolor")
+        if color or here.get("class"):
+            backgrounds[here] = color or ""
+            break
+        path.append(here)
+        here = here.getparent()
+    found = default if here is None else backgrounds[here]
+    backgrounds.update(dict.fromkeys(path, found))
+    return found
 
 
 def _read_color(text: str) -> str:

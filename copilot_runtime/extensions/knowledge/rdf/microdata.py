@@ -3,6 +3,7 @@
 Values become terms as in https://www.w3.org/TR/microdata-rdf/, in the language of their element.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pyoxigraph import Literal, NamedNode
@@ -30,14 +31,19 @@ _ADDRESSES = {
 }
 
 
-def read_microdata(root: "Element", base: str, statements: Statements) -> None:
-    """Add the statements of the microdata items of a page."""
-    _Reader(root, base, statements).read()
+def read_microdata(
+    root: "Element", base: str, statements: Statements, hidden: "Collection[Element]"
+) -> None:
+    """Add the statements of the microdata items of a page, without its `hidden` elements' text."""
+    _Reader(root, base, statements, hidden).read()
 
 
 class _Reader:
-    def __init__(self, root: "Element", base: str, statements: Statements) -> None:
+    def __init__(
+        self, root: "Element", base: str, statements: Statements, hidden: "Collection[Element]"
+    ) -> None:
         self._root = root
+        self._hidden = hidden
         self._base = base
         self._statements = statements
         self._nodes: dict[Element, Node] = {}
@@ -109,7 +115,7 @@ class _Reader:
     def _text(self, element: "Element") -> str:
         if not len(element):
             return clean_text(element.text or "").strip()
-        pieces = [*text_pieces(element)]
+        pieces = [*text_pieces(element, self._hidden)]
         self._statements.add_steps(len(pieces))
         return clean_text("".join(pieces)).strip()
 

@@ -1,6 +1,6 @@
 """Read the annotations of a page in all supported syntaxes, with canonical names of blank nodes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -8,7 +8,7 @@ from pyoxigraph import BlankNode, NamedNode, Triple
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.extensions.knowledge.identifiers import hash_values
-from copilot_runtime.extensions.knowledge.rdf.html import parse_html
+from copilot_runtime.extensions.knowledge.rdf.html import find_hidden_elements, parse_html
 from copilot_runtime.extensions.knowledge.rdf.jsonld import read_jsonld
 from copilot_runtime.extensions.knowledge.rdf.microdata import read_microdata
 from copilot_runtime.extensions.knowledge.rdf.rdfa import read_rdfa
@@ -43,6 +43,8 @@ class Page:
     warnings: list[str] = field(default_factory=list[str])
     """Annotations that could not be read, and doubts about its encoding."""
     root: "Element | None" = None
+    hidden: "Collection[Element]" = ()
+    """Elements whose own attributes hide them."""
 
 
 def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
@@ -56,10 +58,11 @@ def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
         return Page({}, warnings=warnings)
     base = _find_base(root, base)
     statements = Statements()
+    hidden = find_hidden_elements(root)
     if root.find(".//*[@itemscope]") is not None:
-        read_microdata(root, base, statements)
+        read_microdata(root, base, statements, hidden)
     if root.find(".//*[@typeof]") is not None:
-        read_rdfa(root, base, statements)
+        read_rdfa(root, base, statements, hidden)
     annotated = len(statements)
     for script in root.iter("script"):
         if script.get("type", "").partition(";")[0].strip().lower() == _JSON_LD:
@@ -68,7 +71,7 @@ def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
             except CopilotError as error:
                 warnings.append(error.message)
     items = group_items(name_blank_nodes(statements, digits))
-    return Page(items, annotated > 0 and bool(items), warnings, root)
+    return Page(items, annotated > 0 and bool(items), warnings, root, hidden)
 
 
 def group_items(triples: Iterable[Triple]) -> dict[str, list[Triple]]:
@@ -127,15 +130,18 @@ def name_blank_nodes(triples: Iterable[Triple], digits: int = LONG) -> list[Trip
     if not content:
         return triples
     names = _Hasher(content, digits).names()
-    named = (
-        Triple(
-            names[subject.value] if isinstance(subject := triple.subject, BlankNode) else subject,
+
+    def rename(triple: Triple) -> Triple:
+        subject, value = triple.subject, triple.object
+        if not (isinstance(subject, BlankNode) or isinstance(value, BlankNode)):
+            return triple
+        return Triple(
+            names[subject.value] if isinstance(subject, BlankNode) else subject,
             triple.predicate,
-            names[value.value] if isinstance(value := triple.object, BlankNode) else value,
+            names[value.value] if isinstance(value, BlankNode) else value,
         )
-        for triple in triples
-    )
-    return [*dict.fromkeys(named)]
+
+    return [*dict.fromkeys(map(rename, triples))]
 
 
 class _Hasher:

@@ -6,7 +6,7 @@ whose object stands further inside; not `inlist`, nor `rel` with a bare word.
 https://www.w3.org/TR/rdfa-lite/ https://www.w3.org/TR/html-rdfa/
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -59,15 +59,20 @@ class _Context:
     prefixes: Mapping[str, str] = field(default_factory=lambda: _PREFIXES)
 
 
-def read_rdfa(root: "Element", base: str, statements: Statements) -> None:
-    """Add the statements of the RDFa attributes of a page."""
+def read_rdfa(
+    root: "Element", base: str, statements: Statements, hidden: "Collection[Element]"
+) -> None:
+    """Add the statements of the RDFa attributes of a page, without its `hidden` elements' text."""
     if (page := make_iri(base)) is not None:
-        _Reader(root, base, statements).read(_Context(page, page))
+        _Reader(root, base, statements, hidden).read(_Context(page, page))
 
 
 class _Reader:
-    def __init__(self, root: "Element", base: str, statements: Statements) -> None:
+    def __init__(
+        self, root: "Element", base: str, statements: Statements, hidden: "Collection[Element]"
+    ) -> None:
         self._root = root
+        self._hidden = hidden
         self._base = base
         self._statements = statements
         self._nodes: dict[str, BlankNode] = {}
@@ -136,7 +141,9 @@ class _Reader:
         if content is None and element.tag == "time":
             content = element.get("datetime")
         if content is None:
-            pieces = [*text_pieces(element)] if len(element) else [element.text or ""]
+            pieces = [element.text or ""]
+            if len(element):
+                pieces = [*text_pieces(element, self._hidden)]
             self._statements.add_steps(len(pieces))
             text = clean_text("".join(pieces)).strip()
         else:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time
+from functools import lru_cache
 from urllib.parse import urljoin
 
 from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple, parse
@@ -141,15 +142,25 @@ def make_iri(reference: str, base: str = "") -> NamedNode | None:
     Addresses of schema.org are normalised to https.
     """
     reference = reference.strip()
-    if len(reference) > _MOST_CHARACTERS or _CODE.match(reference):
+    if len(reference) > _MOST_CHARACTERS:
         return None
+    # joining is slow, and does nothing to most absolute addresses
+    if base and (not is_absolute(reference) or "/." in reference):
+        try:
+            reference = urljoin(base, reference)
+        except ValueError:
+            return None
+    return _make_absolute(reference)
+
+
+@lru_cache(maxsize=1024)  # pages repeat types, properties and names
+def _make_absolute(iri: str) -> NamedNode | None:
+    if _CODE.match(iri) or not is_absolute(iri):
+        return None
+    if _FORBIDDEN.search(iri):
+        iri = _FORBIDDEN.sub(lambda match: f"%{ord(match[0]):02X}", iri)
     try:
-        # joining is slow, and does nothing to most absolute addresses
-        joined = base and (not is_absolute(reference) or "/." in reference)
-        iri = urljoin(base, reference) if joined else reference
-        if _FORBIDDEN.search(iri):
-            iri = _FORBIDDEN.sub(lambda match: f"%{ord(match[0]):02X}", iri)
-        return NamedNode(normalize_schema(iri)) if is_absolute(iri) else None
+        return NamedNode(normalize_schema(iri))
     except ValueError:
         return None
 

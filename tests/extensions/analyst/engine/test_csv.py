@@ -141,6 +141,35 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [(1, "x"), (None, "Subtotal"), (None, "TOTAL")],
         "Lines that begin with 'Subtotal', 'TOTAL': 2. Leave them out of sums.",
     ),
+    "Ann,idle\nBob,busy\nCid,idle\n": (
+        [("Ann", "idle"), ("Bob", "busy"), ("Cid", "idle")],
+        "The file has no header: its columns have numbers.",
+    ),
+    "city,n\nOslo,1\n\n* provisional\nSource: census\n": (
+        [("Oslo", 1)],
+        "Notes are left out: 2.",
+    ),
+    "question,n\nWhy?,1\n1) How?,\nWho,\n": (
+        [("Why?", 1), ("1) How?", None), ("Who", None)],
+        "",
+    ),
+    "city,n,m\nOslo,1,2\n\nday,rain,sun\nMon,3,4\n": (
+        [("Oslo", "1", "2"), ("day", "rain", "sun"), ("Mon", "3", "4")],
+        "Line 4 seems to begin another table, which is read as rows of this one: save it as a file "
+        "of its own. 'n' is a text: 1 of its 3 values are not of the type BIGINT. 'm' is a text: 1 "
+        "of its 3 values are not of the type BIGINT.",
+    ),
+    "city,weight,\n,kg,\nOslo,5,\n,,\nTotal 2026,5,\n": (
+        [("Oslo", 5), ("Total 2026", 5)],
+        "Two rows of names are joined. Empty lines are left out: 1. Lines may add up others, such "
+        "as 'Total 2026': 1.",
+    ),
+    "# made by a till\ncity,n,m\nOslo,1,2\n# closed\nNorth,,\n": (
+        [("Oslo", 1, 2), ("North", None, None)],
+        "Lines above the header are left out. Notes are left out: 1. 1 line has a value in the "
+        "first column alone.",
+    ),
+    '"net\nprice",n\n1,2\n': ([(1, 2)], ""),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
 }
 

@@ -74,6 +74,15 @@ def count_from_1904(book: Any) -> None:
     book.epoch = CALENDAR_MAC_1904
 
 
+def set_units(book: Any) -> None:
+    formats = ('0.0 "kg"', "0%", "[$\u20ac-407] #,##0", '#,##0,"k"', "0")
+    for column, format in zip("BCDEF", formats, strict=True):
+        for row in "23":
+            book.active[f"{column}{row}"].number_format = format
+    book.active["D3"].number_format = '"$"#,##0.00'
+    book.active["F3"].number_format = '0" h"'
+
+
 _DAY = datetime(2024, 1, 5)
 _NO_HEADER = "The file has no header: its columns have numbers."
 _MERGED = "Texts of merged cells stand in each row that they span, numbers in the first one."
@@ -106,6 +115,37 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
                 "Cells with an error, such as #N/A, are empty: 1, the first is C4. "
                 "Formulas without a stored value are empty: 1, the first is B5. "
                 "Save the file in a program that calculates them.",
+            )
+        },
+    ),
+    "units": (
+        make_workbook(
+            [[*"abcdef"], ["x", 1.5, 0.25, 7, 5000, 8], ["y", 2, 0.5, 8, 6000, 9]],
+            change=set_units,
+        ),
+        {
+            "t": (
+                [*"abcdef"],
+                [("x", 1.5, 0.25, 7, 5000, 8), ("y", 2.0, 0.5, 8, 6000, 9)],
+                "'b' is in 'kg'. 'c' is in percent: 0.25 is 25 %. 'd' has values in different "
+                "units, not to be added up: $, \u20ac. 'f' is in 'h', by the format of some of its "
+                "cells.",
+            )
+        },
+    ),
+    "notes below, and between": (
+        make_workbook(
+            [
+                *(["x", "n"], ["a", 1], [], ["Continued"], [], ["b", 2]),
+                *(["* provisional"], ["Figures are those of the last census."]),
+            ]
+        ),
+        {
+            "t": (
+                ["x", "n"],
+                [("a", 1), ("b", 2)],
+                "Rows with one text alone, such as titles and remarks, are left out: 1. "
+                "Notes are left out: 2.",
             )
         },
     ),

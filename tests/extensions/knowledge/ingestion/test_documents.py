@@ -211,10 +211,27 @@ end"""
     ]
 
 
+def test_a_comment_in_markdown_is_left_out_but_not_in_code() -> None:
+    text = "a <!-- one\ntwo --> b\n```\n<!-- code -->\n```\n`<!--` <!-- --> c <!-- d\n"
+    [chunk] = read_document(text.encode(), "x.md").chunks
+    assert chunk.text.split("\n") == ["a", " b", "```", "<!-- code -->", "```", "`<!--`  c <!-- d"]
+
+
+def test_the_front_matter_of_markdown_is_read_with_the_text() -> None:
+    text = "---\ntitle: >-\n  Leave\n  of absence\ntags: [vacation]\n\nsecret: no\n---\n# H\ntext\n"
+    document = read_document(text.encode(), "x.md")
+    assert document.title == "Leave of absence"
+    assert chunks(document) == [
+        ("tags: [vacation]\nsecret: no", {"lines": [5, 7]}),
+        ("text", {"heading": "H", "lines": [10, 10]}),
+    ]
+
+
 @in_one_test(
     ("text", "title"),
     [
         ("---\nname: x\n---\n# H\n", "H"),
+        ('+++\ntitle = "T"\n+++\n# H\n', "T"),
         ("---\nopen", "x.md"),
         ("# H\n", "H"),
         ("## H\na\n### I\nb\n### J\n", "H"),
@@ -244,6 +261,44 @@ def test_rows_of_a_table_say_the_names_of_their_columns() -> None:
     assert chunks(document) == [
         ("name: Ann, the\nfirst; age: 31; x\nname: Bob\nextra", {"rows": [2, 5]})
     ]
+
+
+TABLES = {
+    "Ann,31\nBob,27\n": (
+        ["Ann; 31", "Bob; 27"],
+        ["A table has no header: its values have no names of columns."],
+    ),
+    "Ann,idle\nBob,busy\nCid,idle\n": (
+        ["Ann; idle", "Bob; busy", "Cid; idle"],
+        ["A table has no header: its values have no names of columns."],
+    ),
+    "Sales of May\n\na;b\n1;2,5\n": (["Sales of May", "a: 1; b: 2,5"], []),
+    "By;Ann\nDay;2026-01-05\n\na;b;c;d\n1;2;3;4\n5;6;7;8\n": (
+        ["By; Ann", "Day; 2026-01-05", "a: 1; b: 2; c: 3; d: 4", "a: 5; b: 6; c: 7; d: 8"],
+        [],
+    ),
+    "sep=;\na;b\n1;2\n": (["a: 1; b: 2"], []),
+    "x,y\nr1,1,2\nr2,3,4\n": (["r1; x: 1; y: 2", "r2; x: 3; y: 4"], []),
+    "city,n,m\nOslo,1,2\n\nBy day\nday,rain,sun\n2026-01-05,3,4\n": (
+        ["city: Oslo; n: 1; m: 2", "By day", "day: 2026-01-05; rain: 3; sun: 4"],
+        ["The file is read as 2 tables."],
+    ),
+    "# made by a till\ncity,n\n,kg\nOslo,1\n# closed\n": (
+        ["# made by a till", "city; n", "city: Oslo; n kg: 1", "# closed"],
+        [],
+    ),
+    "city,n\nOslo,1\nTotal,1\n* provisional\nSource: census\n": (
+        ["city: Oslo; n: 1", "city: Total; n: 1", "* provisional", "Source: census"],
+        [],
+    ),
+}
+
+
+@in_one_test("text", TABLES)
+def test_the_values_of_a_table_have_only_names_that_it_gives_them(text: str) -> None:
+    document = read_document(text.encode(), "x.csv")
+    lines = [line for chunk in document.chunks for line in chunk.text.split("\n")]
+    assert (lines, document.warnings) == TABLES[text]
 
 
 def test_a_table_that_is_none_says_so() -> None:

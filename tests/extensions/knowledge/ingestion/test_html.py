@@ -42,6 +42,18 @@ def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
             "<style>.no {display: none}</style><p class=no>x</p><p style='opacity:0'>y</p>",
             "Texts that the style of the page may hide are read: 2.",
         ),
+        (
+            "<style>.no {display: none}</style><p class=no>x<b class=no>\n</b></p><p>y</p>",
+            "Texts that the style of the page may hide are read: 1.",
+        ),
+        (
+            "<title>t</title><main>x</main><details>y</details><iframe src=a></iframe>",
+            "Frames, which show other pages, are not read: 1.",
+        ),
+        (
+            "<p>x</p><svg><text>a</text></svg><p>y</p>",
+            "Texts in drawings (SVG) are not read: 1.",
+        ),
     ],
 )
 def test_a_doubt_about_a_page_is_a_warning(page: str, warning: str) -> None:
@@ -66,6 +78,10 @@ def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
         ("<pre>a<br>  b</pre>", "a\n  b"),
         ("<textarea>a\n  b</textarea><p style='white-space: pre'>c\n  d", "a\n  b\nc\n  d"),
         ("<pre><div>a</div><div>  b</div></pre>", "a\n  b"),
+        ("10<sup>5</sup> <s>old</s> 5<sup>th</sup>", "10^5 ~~old~~ 5th"),
+        ("<table><tr><td>10<sup>5</sup><td><del>old</del></table>", "10^5 | ~~old~~"),
+        ("<a-b><template shadowrootmode=open><p>x</template></a-b>", "x"),
+        ("va&shy;cation in Mu\u0308nchen", "vacation in M\u00fcnchen"),
         ("<ol start=3><li>c<li><p>d</p><li value=7>e</ol>x", "3. c\n4. d\n7. e\nx"),
         ("<ol reversed><li>a<li>b</ol>", "2. a\n1. b"),
         ("<ol type=a><li>x<li>y</ol><ol type=I start=4><li>z</ol>", "a. x\nb. y\nIV. z"),

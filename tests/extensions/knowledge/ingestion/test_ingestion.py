@@ -256,6 +256,48 @@ async def test_what_failed_is_said_until_it_works_or_is_gone(shelf: Shelf) -> No
     }
 
 
+async def test_a_skipped_file_is_listed_with_the_reason_until_it_is_read_or_gone(
+    shelf: Shelf,
+) -> None:
+    picture = b"\x89PNG\r\n\x1a\n"
+    for name in ("a.png", "b.png", "c.png"):
+        shelf.write(name, picture)
+    shelf.link("link.txt", __file__)
+    await shelf.ingest()
+    why = "Files of the type image/png are not read."
+    assert await shelf.statuses(Ingestion(shelf.resources)) == {
+        "docs/a.png": ("skipped", why),
+        "docs/b.png": ("skipped", why),
+        "docs/c.png": ("skipped", why),
+        "docs/link.txt": ("skipped", "The link leads out of the folder."),
+    }
+    shelf.write("a.png", DRUG)
+    shelf.remove("b.png")
+    shelf.remove("link.txt")
+    await shelf.ingest()
+    assert await shelf.statuses(Ingestion(shelf.resources)) == {
+        "docs/a.png": ("taken in", ""),
+        "docs/c.png": ("skipped", why),
+    }
+
+
+async def test_a_path_of_the_settings_that_is_not_there_costs_no_other_one_anything(
+    shelf: Shelf,
+) -> None:
+    shelf.write("one.html", DRUG)
+    ingestion = Ingestion(shelf.resources)
+    report = await ingestion.run(["docs", "none"], may_miss=True)
+    assert (report.new, report.failed) == (
+        ["docs/one.html"],
+        {"none": "There is no such file or folder."},
+    )
+    await ingestion.run(["docs"])
+    assert [*await shelf.statuses(ingestion)] == ["docs/one.html", "none"]
+    shelf.write("../none", DRUG)
+    await ingestion.run(["docs", "none"], may_miss=True)
+    assert {*(await shelf.statuses(ingestion)).values()} == {("taken in", "")}
+
+
 async def test_what_could_not_be_read_of_a_file_is_said_until_it_changes(shelf: Shelf) -> None:
     script = '<script type="application/ld+json">{</script>'
     shelf.write("one.html", f"{DRUG}{script}")

@@ -1,7 +1,10 @@
 """Documents of office programs are read with all that they show."""
 
+import io
 from pathlib import Path
+from typing import Any
 
+import openpyxl
 import pytest
 
 from copilot_runtime.base.errors import LimitExceeded
@@ -110,6 +113,17 @@ def test_a_word_document_has_headings_lists_and_tables() -> None:
         ("<w:sdt><w:sdtContent><w:r><w:t>field</w:t></w:r></w:sdtContent></w:sdt>", "field"),
         ("<w:r><w:drawing><w:docPr descr='A map'/></w:drawing></w:r>", "A map"),
         (
+            "<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr><w:sdtContent><w:r><w:t>Click here"
+            "</w:t></w:r></w:sdtContent></w:sdt><w:r><w:t>x</w:t></w:r>",
+            "x",
+        ),
+        ("<w:r><w:rPr><w:sz w:val='2'/></w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
+        (
+            "<w:oMath><w:f><w:num><w:t>a+b</w:t></w:num><w:den><w:sSup><w:e><w:t>c</w:t></w:e>"
+            "<w:sup><w:t>2</w:t></w:sup></w:sSup></w:den></w:f></w:oMath>",
+            "(a+b)/(c^2)",
+        ),
+        (
             "<w:r><w:t>x</w:t><w:txbxContent><w:p><w:r><w:t>box</w:t><w:txbxContent><w:p><w:r>"
             "<w:t>inner</w:t></w:r></w:p></w:txbxContent></w:r></w:p></w:txbxContent></w:r>",
             "x\nbox\ninner",
@@ -130,6 +144,30 @@ def test_a_paragraph_says_what_it_shows(content: str, text: str) -> None:
         "<w:style w:styleId='Secret'><w:basedOn w:val='Hidden'/></w:style>",
     )
     assert [chunk.text for chunk in read(document).chunks] == [text]
+
+
+def test_changes_margins_and_notes_of_a_word_document_are_read_or_counted() -> None:
+    run = "<w:r><w:t>{}</w:t></w:r>".format
+    gone = "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>"
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r>"
+    note = "<w:comment w:id='{}'><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:comment>".format
+    document = read(
+        make_docx(
+            f"<w:p>{run('text ')}<w:ins>{run('new')}</w:ins>{gone}{hidden}"
+            "<w:r><w:commentReference w:id='1'/></w:r></w:p>"
+            f"<w:tbl><w:tr><w:trPr><w:del/></w:trPr><w:tc>{paragraph('row')}</w:tc></w:tr></w:tbl>",
+            header=paragraph("Confidential"),
+            footer=paragraph("Page 1 of 9"),
+            comments=note(1, "check") + note(2, "lost"),
+        )
+    )
+    assert texts(document) == ["[]", "Header: Confidential", "text new", "Note: check"]
+    assert document.warnings == [
+        "Tracked changes are read as accepted: inserted texts (1) are read, deleted ones (2) are "
+        "left out.",
+        "Hidden texts are left out: 1.",
+        "Notes to which no text refers are left out: 1.",
+    ]
 
 
 SHEET = """<cols><col min="3" max="3" hidden="1"/></cols><sheetData>
@@ -170,9 +208,41 @@ def test_a_workbook_has_the_rows_of_its_sheets_with_their_columns() -> None:
     assert document.warnings == [
         "Hidden rows (1) and columns (1) of the sheet 'Stations' are read.",
         "The hidden sheet '-Secret' is not read.",
+        "A table of the sheet 'Facts' has no header: its values have no names of columns.",
         "Formulas without a stored value: 1. Open the file in a program that calculates them, "
         "and save it.",
     ]
+
+
+def test_the_tables_of_a_sheet_have_their_own_names_and_units() -> None:
+    rows = (
+        ("Prices",),
+        ("Fruit", "Price", None, "Price", "Weight"),
+        ("plum", 2.5, None, -7, 0.5),
+        ("fig", 3, None, 8, 1.5),
+        ("* estimated", None, None, 9, 2),
+        (),
+        ("Shop", "Staff"),
+        ("Oslo", 4),
+    )
+    formats = {"B": '"$"#,##0.00', "D": "[$\u20ac-407]0", "E": '0.0 "kg"'}
+    book: Any = openpyxl.Workbook()
+    for number, values in enumerate(rows, 1):
+        for column, value in enumerate(values, 1):
+            cell = book.active.cell(number, column, value)
+            cell.number_format = formats.get(cell.column_letter, "General")
+    out = io.BytesIO()
+    book.save(out)
+    document = read(out.getvalue())
+    assert texts(document) == [
+        "[Sheet]",
+        "Prices",
+        *("Fruit: plum; Price: $2.5", "Fruit: fig; Price: $3", "* estimated"),
+        *("Price: -\u20ac7; Weight: 0.5 kg", "Price: \u20ac8; Weight: 1.5 kg"),
+        "Price: \u20ac9; Weight: 2 kg",
+        "Shop: Oslo; Staff: $4",
+    ]
+    assert document.warnings == ["The sheet 'Sheet' is read as 3 tables."]
 
 
 def shape(text: str, role: str = "") -> str:

@@ -1,6 +1,7 @@
-"""Read a CSV file of which some lines are malformed: they are left out alone."""
+"""Lines of a CSV file that are no rows: malformed ones, and the notes below its table."""
 
 import csv
+import io
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copilot_runtime.base.delimiters import open_reader
-from copilot_runtime.extensions.analyst.engine.csv.layout import Layout
+from copilot_runtime.base.layouts import Layout, count_remarks
 
 _LINES_OF_A_VALUE = 100
 """A value that has no end after as many lines begins with a stray quotation mark."""
+_TAIL = 16 * 1024
+"""Bytes at the end of a file that may have notes."""
 
 
 class LeftOut(NamedTuple):
@@ -52,6 +55,20 @@ def rewrite(path: Path, layout: Layout, target: Path) -> list[LeftOut]:
                 waiting.popleft()
                 number += 1
     return left_out
+
+
+def read_remarks(path: Path, layout: Layout) -> Sequence[str]:
+    """Return the notes at the end of a file, each of which is the only value of its line."""
+    with path.open("rb") as file:
+        start = max(0, file.seek(0, io.SEEK_END) - _TAIL)
+        file.seek(start)
+        lines = [*io.StringIO(file.read().decode("utf-8", "ignore"), newline="")]
+    records: list[Sequence[str]] = []
+    for line in reversed(lines[1:] if start else lines):
+        if (record := _read_record([line], layout)) is None or sum(map(bool, record)) > 1:
+            break
+        records.insert(0, record or [""])
+    return [it[0] for it in records[len(records) - count_remarks(records) :] if it[0]]
 
 
 def _read_record(lines: Sequence[str], layout: Layout) -> Sequence[str] | None:

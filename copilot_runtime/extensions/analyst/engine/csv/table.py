@@ -10,9 +10,9 @@ from typing import Any
 
 import duckdb
 
+from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
-from copilot_runtime.extensions.analyst.engine.csv.layout import Layout, find_layout
-from copilot_runtime.extensions.analyst.engine.csv.lines import rewrite
+from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
@@ -31,6 +31,11 @@ _TOTALS = (
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
 )
 """Labels of lines that add up others."""
+_SUMS = (
+    *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
+    *("gesamt", "итого", "合计", "总计", "合計", "小計"),
+)
+"""The beginnings of labels of lines that may add up others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,10 @@ class CsvFiles:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
         for number, file in enumerate(self._files):
             try:
-                yield find_layout(file.path, file.delimiter), file.path
+                with file.path.open(encoding="utf-8", errors="replace", newline="") as lines:
+                    head = lines.read(SAMPLE)
+                layout = find_layout(head, file.delimiter, is_whole=len(head) < SAMPLE)
+                yield layout, file.path
             except ValueError:
                 if number == len(self._files) - 1 == len(self._empty):
                     raise
@@ -118,9 +126,18 @@ class CsvFiles:
     def _read(self, number: int, layout: Layout, paths: Sequence[Path]) -> str:
         """Read files of one layout into a table of texts; return its name."""
         self._notes += layout.notes
+        if layout.others:
+            self._notes.append(
+                f"Line {layout.others[0].start:,} seems to begin another table, which is read as "
+                "rows of this one: save it as a file of its own."
+            )
+        remarks = [text for path in paths for text in read_remarks(path, layout)]
         part = f"csv_part_{number}"
         width = len(layout.names)
         is_parallel, is_rewritten = True, False
+        if layout.is_folded:  # DuckDB would skip records, and not lines
+            paths = [self._rewrite(path, layout) for path in paths]
+            layout, is_rewritten = replace(layout, escape='"', skipped=0), True
         while True:
             select = _select(layout, width, paths, is_parallel=is_parallel)
             try:
@@ -138,23 +155,37 @@ class CsvFiles:
                     layout, is_rewritten = replace(layout, escape='"', skipped=0), True
                 else:
                     raise
-        self._drop_headers(part, layout)
+        self._drop_lines(part, layout, [_column(layout, at) for at in range(width)], remarks)
         self._note_lines(f"temp.{part}", layout, width)
         return f"temp.{part}"
 
-    def _drop_headers(self, part: str, layout: Layout) -> None:
-        """Leave out lines that repeat the header, as in files that were joined."""
-        if len(layout.unnamed) == len(layout.names):
-            return
+    def _drop_lines(
+        self, part: str, layout: Layout, columns: Sequence[str], remarks: Sequence[str]
+    ) -> None:
+        """Leave out empty lines, notes below the table, and the header where it is repeated."""
         names = [
-            f"{_column(layout, at)} = {quote_text(name)}"
-            for at, name in enumerate(layout.names)
+            f"{name} = {quote_text(layout.names[at])}"
+            for at, name in enumerate(columns[: len(layout.names)])
             if at not in layout.unnamed
         ]
-        condition = " AND ".join(names)
-        if count := self._count(part, condition):
-            self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
-            self._notes.append(f"Lines that repeat the header are left out: {count:,}.")
+        empty = [f"coalesce({name}, '') = ''" for name in columns]
+        texts = ", ".join(map(quote_text, dict.fromkeys(["", *remarks])))
+        remark = f"{columns[0]} <> '' AND {columns[0]} IN ({texts})"
+        if layout.has_comments:
+            remark = f"({remark} OR starts_with({columns[0]}, '#'))"
+        kinds = {
+            "Lines that repeat the header": names,
+            "Notes": [remark, *empty[1:]] if remarks or layout.has_comments else [],
+            "Empty lines": empty,
+        }
+        if len(columns) < 2:
+            kinds = {"Lines that repeat the header": names}
+        found = {kind: " AND ".join(parts) for kind, parts in kinds.items() if parts}
+        counts = self._count(part, *found.values())
+        for (kind, condition), count in zip(found.items(), counts, strict=True):
+            if count:
+                self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
+                self._notes.append(f"{kind} are left out: {count:,}.")
 
     def _rewrite(self, path: Path, layout: Layout) -> Path:
         """Return a copy without the malformed lines and without the header."""
@@ -169,28 +200,60 @@ class CsvFiles:
     def _note_lines(self, part: str, layout: Layout, width: int) -> None:
         """Note lines with more values than the header, or with fewer."""
         named = len(layout.names)
-        if named > 1 and (short := self._count(part, f"{_column(layout, named - 1)} IS NULL")):
+        columns = [_column(layout, at) for at in range(width)]
+        others = " AND ".join(f"coalesce({name}, '') = ''" for name in columns[1:])
+        short, long, alone = self._count(
+            part,
+            f"{columns[named - 1]} IS NULL" if named > 1 else "false",
+            f"{columns[named]} <> ''" if width > named else "false",
+            f"{columns[0]} <> '' AND {others}" if named > 2 else "false",
+        )
+        if short:
             self._notes.append(f"{_lines(short)} fewer values than the header; the last are empty.")
-        if width > named and (long := self._count(part, f"{_column(layout, named)} <> ''")):
-            name = _column(layout, named)
-            self._notes.append(f"{_lines(long)} more values than the header, from {name} on.")
-        label = _write_label([_column(layout, at) for at in range(width)])
-        query = f"SELECT {label}, count(*) FROM {part} WHERE lower({label}) IN {_TOTALS} GROUP BY 1"
-        if width > 1 and (totals := self._connection.execute(f"{query} ORDER BY 1").fetchall()):
-            words = ", ".join(f"'{word}'" for word, _ in totals)
-            count = sum(count for _, count in totals)
-            self._notes.append(f"Lines that begin with {words}: {count:,}. Leave them out of sums.")
-            self._totals += [word for word, _ in totals]
+        if long:
+            where = columns[named]
+            self._notes.append(f"{_lines(long)} more values than the header, from {where} on.")
+        if alone:
+            self._notes.append(f"{_lines(alone)} a value in the first column alone.")
+        if width > 1:
+            self._note_totals(part, _write_label(columns))
         unnamed = [
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
         ]
         for name in unnamed if len(unnamed) < width else ():
-            if not self._count(part, f"{name} <> ''"):
+            if not self._count(part, f"{name} <> ''")[0]:
                 self._connection.execute(f"ALTER TABLE {part} DROP COLUMN {name}")
 
-    def _count(self, part: str, condition: str) -> int:
-        row: Any = self._connection.execute(f"SELECT count(*) FROM {part} WHERE {condition}")
-        return int(row.fetchone()[0])
+    def _note_totals(self, part: str, label: str) -> None:
+        """Note lines whose first value says that they add up others."""
+        begins = " OR ".join(f"starts_with(lower({label}), {quote_text(it)})" for it in _SUMS)
+        found: list[tuple[str, int]] = self._connection.execute(
+            f"SELECT {label}, count(*) FROM {part} WHERE lower({label}) IN {_TOTALS} OR {begins} "
+            "GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        totals = {word: count for word, count in found if word.lower() in _TOTALS}
+        others = {word: count for word, count in found if _is_sum(word) and word not in totals}
+        if totals:
+            words = ", ".join(f"'{word}'" for word in totals)
+            count = sum(totals.values())
+            self._notes.append(f"Lines that begin with {words}: {count:,}. Leave them out of sums.")
+            self._totals += totals
+        if others:
+            words = ", ".join(f"'{word}'" for word in [*others][:_LABELS])
+            count = sum(others.values())
+            self._notes.append(f"Lines may add up others, such as {words}: {count:,}.")
+
+    def _count(self, part: str, *conditions: str) -> Sequence[int]:
+        """Return the numbers of lines that meet each of the conditions."""
+        counts = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
+        row: Any = self._connection.execute(f"SELECT {counts or 0} FROM {part}").fetchone()
+        return row[: len(conditions)]
+
+
+def _is_sum(label: str) -> bool:
+    """Return whether a label begins with a word for a sum, and not with a longer one."""
+    label = label.lower()
+    return any(label.startswith(it) and not label[len(it) : len(it) + 1].isalpha() for it in _SUMS)
 
 
 def _select(layout: Layout, width: int, paths: Sequence[Path], *, is_parallel: bool) -> str:

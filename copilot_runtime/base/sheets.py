@@ -1,0 +1,265 @@
+"""The tables on a sheet of a workbook.
+
+A sheet may have several: below each other, where a row of names follows an empty row, or beside
+each other, where an empty column stands between tables of different length.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from copilot_runtime.base.workbook import Cell, Range, Row, SheetRows, Unit
+
+Cells = Mapping[int, Cell]
+"""Cells by the number of their column."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Rows between two empty ones, or a table of several such parts."""
+
+    first: int
+    last: int
+    header: Cells
+    """The first row with several values, or the first row."""
+    header_row: int
+    kinds: dict[int, set[str]]
+    """Column → the kinds of its values below the header."""
+    units: dict[int, set[Unit]]
+    """Column → the units of its numbers."""
+    ends: dict[int, int]
+    """Column → its last row with a value."""
+    is_remark: bool
+    """`True` if each row is one text."""
+
+    @property
+    def has_header(self) -> bool:
+        """`True` if the first row names columns of which one has no texts."""
+        is_text = all(cell.kind == "text" for cell in self.header.values())
+        return is_text and any(self.kinds.get(it, set()) - {"text"} for it in self.header)
+
+    def join(self, other: "Part") -> None:
+        """Add the rows of a part below."""
+        self.last = other.last
+        self.ends |= other.ends
+        for column, kinds in other.kinds.items():
+            self.kinds.setdefault(column, set()).update(kinds)
+        for column, units in other.units.items():
+            self.units.setdefault(column, set()).update(units)
+
+
+@dataclass(frozen=True, slots=True)
+class SheetTable:
+    """The place of a table on a sheet."""
+
+    part: Part
+    columns: Sequence[int]
+
+    @property
+    def first(self) -> int:
+        """The number of its first row."""
+        return self.part.first
+
+    @property
+    def last(self) -> int:
+        """The number of its last row."""
+        return self.part.last
+
+    @property
+    def size(self) -> int:
+        """About how many values the table has."""
+        return (max(self.part.ends[it] for it in self.columns) - self.part.first) * len(
+            self.columns
+        )
+
+
+@dataclass(slots=True)
+class SheetLayout:
+    """Where the tables of a sheet are, and what is doubtful about its cells.
+
+    Add all rows of the sheet in order; then call `finish`.
+    """
+
+    tables: list[SheetTable] = field(default_factory=list[SheetTable])
+    remarks: list[Part] = field(default_factory=list[Part])
+    """Rows of one text each, such as titles."""
+    merged: Sequence[Range] = ()
+    counts: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    """Kind of doubt → number of cells, and the first one."""
+    _parts: list[Part] = field(default_factory=list[Part])
+    _part: Part | None = None
+    """The rows since the last empty one."""
+
+    def add(self, row: Row) -> Cells:
+        """Add a row, and return its cells that are not blank."""
+        cells = {at: cell for at, cell in row.cells.items() if cell.text.strip()}
+        self._count_doubts(row)
+        part = self._part
+        if part is not None and (not cells or row.number > part.last + 1):
+            self._add_part(part)
+            self._part = part = None
+        if not cells:
+            return cells
+        is_remark = len(cells) == 1 and next(iter(cells.values())).kind == "text"
+        if part is None:
+            part = Part(row.number, row.number, cells, row.number, {}, {}, {}, is_remark)
+            self._part = part
+        elif len(part.header) == 1 and part.is_remark and len(cells) > 1:
+            part.header, part.header_row, part.is_remark = cells, row.number, False
+        else:
+            part.is_remark = part.is_remark and is_remark
+            for at, cell in cells.items():
+                part.kinds.setdefault(at, set()).add(cell.kind)
+                if cell.kind in ("number", "percent"):
+                    part.units.setdefault(at, set()).add(cell.unit)
+        part.last = row.number
+        part.ends |= dict.fromkeys(cells, row.number)
+        return cells
+
+    def finish(self, rows: SheetRows) -> None:
+        """Find the tables, with what the sheet says below its rows."""
+        if self._part is not None:
+            self._add_part(self._part)
+        if not self._parts:  # a list of texts
+            self._parts, self.remarks = self.remarks, []
+        if rows.hidden_columns and self._parts:
+            hidden = min(rows.hidden_columns, max(max(it.ends) for it in self._parts) + 1)
+            self._count("column", "", hidden)
+        self.merged = rows.merged
+        self.tables = [
+            SheetTable(part, columns) for part in self._parts for columns in _split(part)
+        ]
+
+    def read(
+        self, table: SheetTable, rows: Iterable[tuple[int, Cells]], longest: int = 2**15
+    ) -> "TableRows":
+        """Return the rows of a table, from those of the sheet with their numbers.
+
+        A text of merged cells that is longer than `longest` is not repeated.
+        """
+        return TableRows(table, self, rows, longest)
+
+    def _add_part(self, part: Part) -> None:
+        """Add the rows between two empty ones to the table above, or as a new one."""
+        table = self._parts[-1] if self._parts else None
+        if part.is_remark and (table is None or len(table.ends) > 1):
+            self.remarks.append(part)
+        elif table is None or part.has_header or not part.ends.keys() & table.ends.keys():
+            self._parts.append(part)
+        else:
+            table.join(part)
+
+    def _count(self, what: str, place: str, number: int = 1) -> None:
+        before, first = self.counts.get(what, (0, place))
+        self.counts[what] = (before + number, first)
+
+    def _count_doubts(self, row: Row) -> None:
+        if row.is_hidden and row.cells:
+            self._count("row", "")
+        for column, cell in row.cells.items():
+            if cell.kind in ("error", "formula"):
+                self._count(cell.kind, f"{write_column(column)}{row.number}")
+
+
+class TableRows:
+    """The rows of a table with their numbers, and with a cell or `None` for each of its columns.
+
+    A text of merged cells stands in each row that they span. Where merged cells give a name to
+    several columns, it is joined with the names below it.
+    """
+
+    def __init__(
+        self,
+        table: SheetTable,
+        layout: SheetLayout,
+        rows: Iterable[tuple[int, Cells]],
+        longest: int,
+    ) -> None:
+        self.is_joined = False
+        """`True` if two rows of names were joined into one, after it was read."""
+        self._table = table
+        self._rows = rows
+        self._longest = longest
+        self._starts: dict[int, list[Range]] = {}
+        for one in layout.merged:
+            self._starts.setdefault(one.row, []).append(one)
+        self._remarks = {number for it in layout.remarks for number in range(it.first, it.last + 1)}
+
+    def __iter__(self) -> Iterator[tuple[int, Sequence[Cell | None]]]:
+        part, columns = self._table.part, self._table.columns
+        labels: dict[int, tuple[int, Cell]] = {}
+        names: Mapping[int, str] = {}
+        for number, cells in self._rows:
+            if not part.first <= number <= part.last or number in self._remarks:
+                continue
+            starts = self._starts.get(number, ())
+            for one in starts:
+                cell = cells.get(one.column)
+                is_text = cell is not None and cell.kind == "text"
+                if cell and is_text and number < one.last_row and len(cell.text) <= self._longest:
+                    labels[one.column] = (one.last_row, cell)
+            row = {at: cell for at, (last, cell) in labels.items() if number <= last}
+            row |= cells
+            if number == part.header_row:
+                names = _find_names(row, starts, len(columns))
+                if names:
+                    self.is_joined = True
+                    continue
+            if names:
+                row = _join_names(names, row, columns)
+                names = {}
+            found = [row.get(at) for at in columns]
+            if any(found):
+                yield number, found
+
+
+def _split(part: Part) -> list[list[int]]:
+    """Return the columns of each table of a part.
+
+    Columns on both sides of an empty one are two tables if they end in different rows, or have
+    the same name.
+    """
+    columns = sorted(part.ends)
+    edges = [0, *(at for at, (a, b) in enumerate(pairwise(columns), 1) if b > a + 1), len(columns)]
+    groups = [columns[start:end] for start, end in pairwise(edges)]
+    tables = [groups[0]]
+    for group in groups[1:]:
+        left = tables[-1]
+        names = {part.header[it].text for it in left if it in part.header}
+        is_same = any(part.header[it].text in names for it in group if it in part.header)
+        ends = [max(part.ends[it] for it in columns) for columns in (left, group)]
+        is_table = min(len(left), len(group)) > 1 and all(it in part.header for it in group)
+        if is_table and (is_same or ends[0] != ends[1]):
+            tables.append(group)
+        else:
+            left += group
+    return tables
+
+
+def _find_names(row: Cells, merged: Sequence[Range], width: int) -> Mapping[int, str]:
+    """Return the names that a row gives to several columns each, or nothing."""
+    wide = [it for it in merged if 1 < it.last_column - it.column + 1 < width]
+    if not wide or any(cell.kind != "text" for cell in row.values()):
+        return {}
+    names = {at: cell.text for at, cell in row.items()}
+    for one in wide:
+        for at in range(one.column, one.last_column + 1):
+            names[at] = names.get(one.column, "")
+    return names
+
+
+def _join_names(names: Mapping[int, str], row: Cells, columns: Sequence[int]) -> dict[int, Cell]:
+    """Return a row of names as cells, each below the one that several columns share."""
+    below = {at: cell.text for at, cell in row.items() if cell.kind not in ("error", "formula")}
+    pairs = ((at, names.get(at, ""), below.get(at, "")) for at in columns)
+    return {at: Cell("text", a if a == b else f"{a} {b}".strip()) for at, a, b in pairs}
+
+
+def write_column(number: int) -> str:
+    """Return the letters of a column: 0 is A."""
+    letters = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        letters = chr(65 + letter) + letters
+    return letters

@@ -1,0 +1,127 @@
+"""The text of Markdown files as passages: headings, sections and front matter."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Headings, list_paragraphs
+
+_UNDERLINE = re.compile(r"(=+|-{3,})\s*")
+_FENCE = re.compile(r"\s*(```+|~~~+)")
+_MARKS = {"---": ("---", "..."), "+++": ("+++",)}
+"""The lines that begin and end front matter in YAML and TOML."""
+_TITLE = re.compile(r"title\s*[:=]\s*(?:[>|][-+]?\s*$)?(.*)")
+
+_Line = tuple[int, str]
+"""A line with its number."""
+
+
+def read_passages(lines: Sequence[str]) -> tuple[str, list[Chunk]]:
+    """Return the title of a text, or an empty string, and its passages."""
+    headings = Headings()
+    title, front = _read_front_matter(lines)
+    start = front[-1][0] if front else 0
+    passages = [*list_paragraphs(front[1:-1], "")]
+    section: list[_Line] = []
+
+    def enter(number: int, level: int, text: str) -> None:
+        passages.extend(list_paragraphs(section, headings.trail))
+        section.clear()
+        passages.append(headings.enter(level, text, line=number))
+
+    for number, line, is_code in _mark_code(_drop_comments(lines, start)):
+        if is_code:
+            section.append((number, line))
+        elif heading := _parse_heading(line):
+            enter(number, *heading)
+        elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
+            text = section.pop()[1].strip()
+            enter(number - 1, 1 if line.startswith("=") else 2, text)
+        else:
+            section.append((number, line))
+    passages.extend(list_paragraphs(section, headings.trail))
+    return title or headings.title, passages
+
+
+def _mark_code(lines: Iterable[_Line]) -> Iterator[tuple[int, str, bool]]:
+    """Yield the lines with their numbers, and whether they are code."""
+    fence = ""
+    for number, line in lines:
+        mark = _FENCE.match(line)
+        yield number, line, bool(fence or mark)
+        if not fence:
+            fence = mark[1] if mark else ""
+        elif mark and mark[1].startswith(fence):
+            fence = ""
+
+
+def _drop_comments(lines: Sequence[str], start: int) -> Iterator[_Line]:
+    """Yield the numbered lines from some position on without comments of HTML, but in code."""
+    last = max((at for at, line in enumerate(lines) if "-->" in line), default=-1)
+    is_comment, fence = False, ""
+    for at, line in enumerate(lines[start:], start):
+        mark = None if is_comment else _FENCE.match(line)
+        if fence or mark or at > last:
+            is_end = mark and fence and mark[1].startswith(fence)
+            fence = "" if is_end else fence or (mark[1] if mark else "")
+            yield at + 1, line
+            continue
+        text, is_comment = _cut_comments(line, is_comment, has_end=at < last)
+        yield at + 1, text
+
+
+def _cut_comments(line: str, is_comment: bool, *, has_end: bool) -> tuple[str, bool]:
+    """Return a line without comments, and whether one goes on in the next line, which `has_end`."""
+    texts: list[str] = []
+    at, last, marks = 0, line.rfind("-->"), 0
+    while at < len(line):
+        if is_comment:
+            end = line.find("-->", at)
+            if end < 0:
+                return "".join(texts), True
+            at, is_comment = end + 3, False
+            continue
+        begin = line.find("<!--", at)
+        if begin < 0 or (last < begin and not has_end):
+            break
+        text = line[at:begin]
+        texts.append(text)
+        at, is_comment = begin + 4, True
+        marks += text.count("`")
+        if marks % 2:  # it is quoted
+            texts.append("<!--")
+            is_comment = False
+    return "".join(texts) + ("" if is_comment else line[at:]), is_comment
+
+
+def _parse_heading(line: str) -> tuple[int, str] | None:
+    """Return level and text of a heading line without closing marks; `None` for other lines."""
+    marked = line.lstrip("#")
+    level = len(line) - len(marked)
+    if not 1 <= level <= 6 or not marked[:1].isspace():
+        return None
+    text = marked.strip()
+    unmarked = text.rstrip("#")
+    closed = not unmarked or unmarked[-1].isspace()
+    return level, unmarked.rstrip() if closed else text
+
+
+def _read_front_matter(lines: Sequence[str]) -> tuple[str, list[_Line]]:
+    """Return the title in the front matter, and the other lines of it with those around it."""
+    if not lines or not (ends := _MARKS.get(lines[0].strip())):
+        return "", []
+    end = next((at for at, line in enumerate(lines[1:200], 1) if line.strip() in ends), 0)
+    if not end:
+        return "", []
+    titles: list[str] = []
+    others = [(1, "")]
+    is_title = False
+    for number, line in enumerate(lines[1:end], 2):
+        if found := None if titles else _TITLE.match(line):
+            titles.append(found[1].strip())
+            is_title = True
+        elif is_title and line[:1].isspace() and line.strip():
+            titles.append(line.strip())
+        else:
+            is_title = False
+            others.append((number, line))
+    return " ".join(titles).strip(" \"'"), [*others, (end + 1, "")]

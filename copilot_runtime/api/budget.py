@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 from copilot_runtime.api.events import Usage
@@ -237,3 +238,22 @@ class Budget:
                 settled.pop(index)
                 return True
         return False
+
+
+class CallerLimits(NamedTuple):
+    """The limits of the caller of a request, for what it uses outside of runs."""
+
+    open_budget: Callable[[], Budget | None]
+    """Returns the caller's budget, or `None` if neither tokens nor dollars are limited."""
+    check_storage: Callable[[int], Awaitable[None]]
+    """Raises an error if the caller may not store so many bytes more."""
+
+
+CALLER_LIMITS: ContextVar[CallerLimits | None] = ContextVar("CALLER_LIMITS", default=None)
+"""The limits of the caller of the current task's request; `None` if there are none."""
+
+
+async def check_storage(size: int) -> None:
+    """Raise `StorageFull` if the current caller may not store `size` bytes more."""
+    if (limits := CALLER_LIMITS.get()) is not None:
+        await limits.check_storage(size)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from copilot_runtime.api.budget import check_storage
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
@@ -272,6 +273,7 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
     if knowledge.settings.uploads == "off":
         raise NotFound("Files are not taken in here: the setting uploads is off.")
     data, name, thread_id = await _read_request(request)
+    await check_storage(len(data))
     user = request.caller.user
     job = knowledge.uploads.add(
         data,

@@ -40,12 +40,18 @@ class Owners(NamedTuple):
     key: str
     limit: int
 
+    @property
+    def name(self) -> str:
+        """The level and the key, which no other owners have."""
+        return f"{self.level}:{self.key}"
+
 
 class StorageUse(NamedTuple):
-    """The stored bytes by their noun, and when they were counted."""
+    """The stored bytes by their noun, when they were counted, and how many were added since."""
 
     parts: Mapping[str, int]
     at: float
+    added: int = 0
 
     @property
     def total(self) -> int:
@@ -63,10 +69,11 @@ class Stores(Protocol):
 
 
 class StorageLimits:
-    """Refuses runs of users and tenants that store too much; what deletes is never refused.
+    """Refuses runs and files of users who store too much; what deletes is never refused.
 
-    Bytes are counted by their stores, at most once a minute while they are below the limit. Whoever
-    is not signed in is one user. While a store cannot count, nothing is limited (fail open).
+    Bytes are counted by their stores once a minute, and again before what has come since would
+    exceed the limit. Whoever is not signed in is one user. While a store cannot count, nothing is
+    limited (fail open).
     """
 
     def __init__(
@@ -81,12 +88,20 @@ class StorageLimits:
         self._notices: dict[str, str] = {}
         self._log_limit = LogRateLimit()
 
-    async def check(self, identity: Identity, owner: str | None, *, is_continuation: bool) -> None:
-        """Raise `StorageFull` if a run of this caller may store no more."""
+    async def check(
+        self,
+        identity: Identity,
+        owner: str | None,
+        *,
+        is_continuation: bool = False,
+        size: int = 0,
+    ) -> None:
+        """Raise `StorageFull` if this caller may store no more; else expect `size` bytes more."""
         for owners in self._list_owners(identity, owner):
             use = await self._count(owners)
             most = owners.limit * (1 + _RESERVE) if is_continuation else owners.limit
-            if use.total >= most and self._clock() > use.at + _FULL_SECONDS:
+            is_old = use.added > 0 or self._clock() > use.at + _FULL_SECONDS
+            if use.total + use.added >= most and is_old:
                 use = await self._count(owners, again=True)
             self._note(owners, use)
             if use.total >= most:
@@ -95,6 +110,7 @@ class StorageLimits:
                     "and then go on.",
                     hint=f"The setting limits.storage_per_{owners.level} is {owners.limit}.",
                 )
+            self._counts[owners.name] = use._replace(added=use.added + size)
 
     def take_notice(self, owner: str | None) -> str:
         """Return a sentence for a user whose storage is nearly full, once; else an empty text."""
@@ -116,7 +132,7 @@ class StorageLimits:
         return [owners for owners in found if owners.limit]
 
     async def _count(self, owners: Owners, *, again: bool = False) -> StorageUse:
-        name, now = f"{owners.level}:{owners.key}", self._clock()
+        name, now = owners.name, self._clock()
         use = self._counts.get(name)
         if use is not None and now < use.at + _COUNT_SECONDS and not again:
             return use
@@ -137,7 +153,7 @@ class StorageLimits:
 
     def _note(self, owners: Owners, use: StorageUse) -> None:
         """Log when the storage of an owner is nearly full, and keep a sentence for the user."""
-        name = f"{owners.level}:{owners.key}"
+        name = owners.name
         if use.total < _NEARLY * owners.limit:
             self._warned.discard(name)
         elif name not in self._warned and len(self._warned) < _MOST_COUNTS:

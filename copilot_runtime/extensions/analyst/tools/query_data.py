@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from copilot_runtime.api.budget import check_storage
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.analyst.results import (
     ApprovalRequest,
@@ -282,6 +283,7 @@ async def save_as_dataset(session: "Session", arguments: SaveArguments) -> ToolR
             rows=rows,
         )
         return ToolResult(output={}, approval=approval)
+    await check_storage(0)
     dataset = await services.engine.save(
         arguments.name,
         execution.query,

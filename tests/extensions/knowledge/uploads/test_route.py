@@ -63,6 +63,17 @@ def test_a_form_is_taken_as_well() -> None:
     assert answer.json()["metadata"] == {"filename": "prices.csv"}
 
 
+def test_who_stores_as_much_as_allowed_sends_no_more_files() -> None:
+    chat = Chat(limits={"storage_per_user": 3 * len(CSV)})
+    with chat.serve() as client:
+        answers = [send(client, CSV + b"#" * number, f"{number}.csv") for number in range(5)]
+        other = send(client, user="eve")
+
+    assert [one.status_code for one in answers] == [201, 201, 201, 507, 507]
+    assert "of files; at most" in answers[-1].text
+    assert other.status_code == 201
+
+
 def test_a_picture_reaches_the_model_as_its_bytes() -> None:
     chat = Chat()
     with chat.serve() as client:

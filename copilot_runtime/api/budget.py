@@ -1,8 +1,8 @@
 """The budget of a run: limits on all that it and its sub-agents, tasks and retries may use."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
@@ -245,15 +245,24 @@ class CallerLimits(NamedTuple):
 
     open_budget: Callable[[], Budget | None]
     """Returns the caller's budget, or `None` if neither tokens nor dollars are limited."""
-    check_storage: Callable[[int], Awaitable[None]]
-    """Raises an error if the caller may not store so many bytes more."""
+    reserve_storage: Callable[[int], Awaitable[Callable[[], None]]]
+    """Reserves so many bytes, and returns the function to call once they are stored.
+
+    Raises an error if the caller may store no more.
+    """
 
 
 CALLER_LIMITS: ContextVar[CallerLimits | None] = ContextVar("CALLER_LIMITS", default=None)
 """The limits of the caller of the current task's request; `None` if there are none."""
 
 
-async def check_storage(size: int) -> None:
-    """Raise `StorageFull` if the current caller may not store `size` bytes more."""
-    if (limits := CALLER_LIMITS.get()) is not None:
-        await limits.check_storage(size)
+@asynccontextmanager
+async def reserve_storage(size: int) -> AsyncGenerator[None, None]:
+    """Store `size` bytes within a block. Raises `StorageFull` if the caller may store no more."""
+    limits = CALLER_LIMITS.get()
+    release = None if limits is None else await limits.reserve_storage(size)
+    try:
+        yield
+    finally:
+        if release is not None:
+            release()

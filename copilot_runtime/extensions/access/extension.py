@@ -1,7 +1,7 @@
 """Authentication, API keys, limits, and the audit log."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -179,12 +179,13 @@ class RunStorage(RunObserver):
 
     async def admit(self, run: Run) -> None:
         request = run.request
-        await self._limits.check(
+        release = await self._limits.admit(
             request.identity,
             request.user,
             is_continuation=_is_continuation(request),
-            size=sum(map(_measure, request.messages)),
+            size=sum(map(_measure, request.messages[-1:])),  # a client repeats the others
         )
+        run.ended.add_done_callback(lambda _: release())
 
 
 class StorageNotices:
@@ -223,11 +224,12 @@ class RequestLimits(RequestPolicy):
                 return None
             return limiter.open_budget(caller.identity, caller.user)
 
-        async def check_storage(size: int) -> None:
-            if storage is not None:
-                await storage.check(caller.identity, caller.user, size=size)
+        async def reserve_storage(size: int) -> Callable[[], None]:
+            if storage is None:
+                return lambda: None
+            return await storage.admit(caller.identity, caller.user, size=size)
 
-        CALLER_LIMITS.set(CallerLimits(open_budget, check_storage))
+        CALLER_LIMITS.set(CallerLimits(open_budget, reserve_storage))
         if limiter is not None:
             await limiter.check_request(caller.identity)
 

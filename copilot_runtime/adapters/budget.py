@@ -47,6 +47,7 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.api.run_input import find_budget
 from copilot_runtime.base.concurrency import has_running_loop
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import (
@@ -89,6 +90,12 @@ async def settle_usage(budget: Budget, events: Events) -> Events:
             yield event
             if is_foreign and isinstance(event, ActionExecutionResult):
                 await budget.check()
+
+
+async def count_usage(usage: Usage) -> None:
+    """Count the usage of a request to a model without an adapter, for the current run or caller."""
+    if (budget := find_budget()) is not None:
+        await budget.settle(await _price(budget, [usage]))
 
 
 class _Period(NamedTuple):

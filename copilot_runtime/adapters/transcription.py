@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
+from copilot_runtime.adapters.budget import count_usage
 from copilot_runtime.adapters.errors import Service, read_response_error
 from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.provider_errors import read_error_message
+from copilot_runtime.api.events import Usage
 from copilot_runtime.base.errors import AuthenticationFailed, CopilotError, RateLimited
-from copilot_runtime.base.jsonvalue import parse_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_count, get_object, parse_object
 from copilot_runtime.http.client import Upstream
 
 if TYPE_CHECKING:
@@ -125,7 +127,17 @@ class OpenAITranscriber:
             answer = await reply.text()
             if not 200 <= reply.status < 300:
                 raise _refusal(reply.status, answer, reply.headers, authorization.secret)
-        return _text_in(answer)
+        found = parse_object(answer.decode(errors="replace"))
+        if used := get_object(found, "usage"):  # whisper-1 counts seconds, which have no price
+            await count_usage(
+                Usage(
+                    model=self.model,
+                    provider="openai",
+                    input_tokens=as_count(used.get("input_tokens")),
+                    output_tokens=as_count(used.get("output_tokens")),
+                )
+            )
+        return _get_transcript(found)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -183,8 +195,8 @@ def _refusal(
     return CopilotError(error.message, status_code=status, hint=error.hint, kind=error.kind)
 
 
-def _text_in(answer: bytes) -> str:
-    text = parse_object(answer.decode(errors="replace")).get("text")
+def _get_transcript(answer: JsonObject) -> str:
+    text = answer.get("text")
     if not isinstance(text, str):
         raise CopilotError(
             f"{_NAME} API error: The answer is no transcript.",

@@ -1,8 +1,9 @@
 """The budget of a run: limits on all that it and its sub-agents, tasks and retries may use."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 from copilot_runtime.api.events import Usage
@@ -237,3 +238,31 @@ class Budget:
                 settled.pop(index)
                 return True
         return False
+
+
+class CallerLimits(NamedTuple):
+    """The limits of the caller of a request, for what it uses outside of runs."""
+
+    open_budget: Callable[[], Budget | None]
+    """Returns the caller's budget, or `None` if neither tokens nor dollars are limited."""
+    reserve_storage: Callable[[int], Awaitable[Callable[[], None]]]
+    """Reserves so many bytes, and returns the function to call once they are stored.
+
+    Raises an error if the caller may store no more.
+    """
+
+
+CALLER_LIMITS: ContextVar[CallerLimits | None] = ContextVar("CALLER_LIMITS", default=None)
+"""The limits of the caller of the current task's request; `None` if there are none."""
+
+
+@asynccontextmanager
+async def reserve_storage(size: int) -> AsyncGenerator[None, None]:
+    """Store `size` bytes within a block. Raises `StorageFull` if the caller may store no more."""
+    limits = CALLER_LIMITS.get()
+    release = None if limits is None else await limits.reserve_storage(size)
+    try:
+        yield
+    finally:
+        if release is not None:
+            release()

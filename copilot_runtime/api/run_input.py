@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.agent import DEFAULT_AGENT
-from copilot_runtime.api.budget import Budget
+from copilot_runtime.api.budget import CALLER_LIMITS, Budget
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.identity import Caller, Identity, get_current_identity
 from copilot_runtime.api.messages import Message
@@ -314,9 +314,21 @@ CURRENT_PATH: ContextVar[str] = ContextVar("CURRENT_PATH")
 
 
 def find_budget() -> Budget | None:
-    """Return the budget of the current run, or None if there is none."""
+    """Return the budget of the current run, or else that of the caller; None without limits.
+
+    A request to a model after a run, or without one, counts for the caller as well.
+    """
     slot = CURRENT_RUN.get(None)
-    return slot.run.budget if slot is not None and slot.run is not None else None
+    if slot is not None and slot.run is not None:
+        return slot.run.budget
+    limits = CALLER_LIMITS.get()
+    return None if limits is None else limits.open_budget()
+
+
+async def check_budget() -> None:
+    """Raise the error of a limit that the current run or caller has reached."""
+    if (budget := find_budget()) is not None:
+        await budget.check()
 
 
 async def wait_for_storage() -> None:

@@ -40,6 +40,24 @@ _FORMS = re.compile(
 """The user of a URL, up to the last `@` if its password is not encoded, and a credential behind its
 scheme."""
 
+_PAIR = re.compile(r"([:=] {0,2}(\\{0,3}[\"']))((?:(?!\2)(?:\\.|\S)){6,4096})(?=\2)")
+"""A quoted value behind a name, as in JSON, YAML and the `repr` of an object."""
+
+_PAIR_NAMES = (
+    *(
+        "apikey",
+        "accesskey",
+        "secretkey",
+        "privatekey",
+        "subscriptionkey",
+        "token",
+        "secret",
+        "jwt",
+    ),
+    *("password", "passwd", "passphrase", "authorization", "credential", "credentials", "cookie"),
+)
+"""Ends of the names of such secrets. Others, such as `sort_key`, operators have to see."""
+
 _URL = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://\S+", re.IGNORECASE)
 _PATH_KEY = re.compile(
     r"/((?=[^/]*\d)(?=[^/]*[a-z])(?=[^/]*[A-Z])[\w-]{16,}|[0-9a-f-]{32,36})(?![^/])"
@@ -115,6 +133,8 @@ class Redactor:
         text = self.hide(text)
         if "://" in text or "earer " in text or "asic " in text:
             text = _FORMS.sub(_mask_form, text)
+        if '"' in text or "'" in text:
+            text = _PAIR.sub(_mask_pair, text, count=10_000)  # or it blocks the event loop
         return SECRET_PARAMETER.sub(rf"\1{MASK}", text) if "=" in text else text
 
     def redact_all(self, value: Any) -> Any:
@@ -236,3 +256,10 @@ def _split_url(url: str, name: str) -> Iterator[str]:
 
 def _mask_form(found: re.Match[str]) -> str:
     return f"{found['user'] or found['scheme']}{MASK}"
+
+
+def _mask_pair(found: re.Match[str]) -> str:
+    start = found.start()
+    name = found.string[max(0, start - 32) : start].rstrip(" \"'\\").lower()
+    is_secret = re.sub("[_-]", "", name).endswith(_PAIR_NAMES)
+    return f"{found[1]}{MASK}" if is_secret and _DISTINCT.fullmatch(found[3][:16]) else found[0]

@@ -52,6 +52,15 @@ def test_secrets_are_found_by_name_and_in_addresses(value: Any, secrets: set[str
         ("redis://u:a/b#c?d@e@[2001:db8::1]:6379/0", "redis://***@[2001:db8::1]:6379/0"),
         ("http://h.example:80/a@b/?a=1;sig=x1#token=x2", "http://h.example:80/a@b/?a=1;sig=***"),
         ("Authorization: Bearer eyJ0.eyJ1.c2ln", "Authorization: Bearer ***"),
+        (
+            '{"apiKey": "x1-unknown", "sort_key": "2024-01-02", "note": "x1-known"}',
+            '{"apiKey": "***", "sort_key": "2024-01-02", "note": "x1-known"}',
+        ),
+        ("Login(user='ann-1', secret='x\"1-unknown')", "Login(user='ann-1', secret='***')"),
+        (
+            '{\\"password\\": \\"x1-unknown\\"} password: "not a value, 1"',
+            '{\\"password\\": \\"***\\"} password: "not a value, 1"',
+        ),
         ("Bearer tokens and Basic authentication", "Bearer tokens and Basic authentication"),
     ],
 )

@@ -458,6 +458,15 @@ async def test_thoughts_that_an_analyst_lists_are_not_shown_as_reasoning_too(bro
         await expect(page.locator(".thought")).to_have_count(0)
 
 
+async def test_content_of_another_form_leaves_the_rest_of_an_answer_as_it_is(browser: Browser):
+    odd = Activity(message_id="s", activity_type="sources", content={"sources": {"a": 1}})
+    async with console(browser, agents(quoter=ScriptedAgent(odd, *said("Done.")))) as page:
+        await say(page, "quote")
+
+        await expect(answer(page)).to_have_text("Done.")
+        await expect(page.get_by_role("log")).to_contain_text("This part of the answer cannot be")
+
+
 async def test_a_chart_follows_the_theme(browser: Browser):
     chart = {"id": "c", "title": "Sales", "png_url": "analyst/charts/c.png"}
     event = Activity(message_id="c", activity_type="analyst-chart", content=chart)

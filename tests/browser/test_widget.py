@@ -2,16 +2,19 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from playwright.async_api import Browser, Page, expect
 
-from copilot_runtime import CopilotRuntime
+from copilot_runtime import CopilotRuntime, Events, RunInput
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.api.events import Activity
 from copilot_runtime.extensions.settings import Settings
 from tests.browser.console import HeldAdapter, a_runtime, opened, served
-from tests.browser.test_console import BOOKING, ScriptedAgent
+from tests.browser.test_console import BOOKING, EXPORT, ScriptedAgent
 from tests.browser.test_markdown import HOSTILE
 from tests.wire_agui.server import serving
 
@@ -78,6 +81,37 @@ async def test_a_widget_asks_for_approval_and_stops_an_answer(browser: Browser):
         await ask(page, "wait")
         await page.get_by_role("button", name="Stop").click()
         await expect(page.locator(".log")).to_contain_text("Stopped.")
+
+
+async def test_a_widget_says_what_would_be_done_without_characters_that_reorder_it(
+    browser: Browser,
+):
+    export = replace(EXPORT, message="Export \u202e20,000 rows?")
+    runtime = CopilotRuntime(agents={"clerk": ScriptedAgent(export)})
+    async with shop(browser, runtime, "data-fill data-agent=clerk") as page:
+        await ask(page, "export")
+        await expect(page.locator(".ask b")).to_have_text("Export \ufffd20,000 rows?")
+        await expect(page.locator(".ask pre")).to_contain_text('"shop": "Oslo"')
+
+
+async def test_content_of_another_form_ends_no_chat_and_runs_no_program(browser: Browser):
+    urls = ["javascript:alert(1)", "https://[", "https://example.com/", "/doc"]
+    sources = [{"title": f"Source {number}", "url": url} for number, url in enumerate(urls)]
+
+    async def quote(_run: RunInput) -> Events:
+        yield Activity(message_id="s1", activity_type="sources", content={"sources": sources})
+        yield Activity(message_id="s2", activity_type="sources", content={"sources": {"a": 1}})
+        for event in say("Done."):
+            yield event
+
+    runtime = CopilotRuntime(agents={"quoter": quote})
+    async with shop(browser, runtime, "data-fill data-agent=quoter") as page:
+        await ask(page, "quote")
+        await expect(page.locator(".assistant")).to_have_text("Done.")
+        await expect(page.locator(".sources li")).to_have_count(4)
+        await expect(page.locator(".note")).to_have_text("This part of the answer cannot be shown.")
+        hrefs = await page.locator(".sources a").evaluate_all("all => all.map((a) => a.protocol)")
+        assert set(hrefs) == {":", "http:", "https:"}  # of one that is no address, too
 
 
 async def test_a_hostile_answer_does_nothing_to_the_page_around_a_widget(browser: Browser):

@@ -40,12 +40,14 @@ class Model(Adapter):
         self.tasks = tasks
         self.usage = replace(USAGE, output_tokens=output)
         self.branches = branches
+        self.plans = 0
         self.requests = 0
         self.all_sent = asyncio.Event()
         self.tokens = 0
 
     async def stream(self, request: ChatRequest) -> Events:
         if any(one.name == "create_plan" for one in request.actions):
+            self.plans += 1
             for event in plan(*self.tasks):
                 yield event
             return
@@ -147,6 +149,31 @@ async def test_questions_side_by_side_keep_to_the_tokens_of_their_user() -> None
     errors = await ask_at_once(10, model, actions=[look])
 
     assert (errors, model.tokens) == (SPENT, 500)
+
+
+async def test_a_plan_of_somebody_who_has_not_signed_in_counts_for_who_asks_again() -> None:
+    model = Model(lambda _: say("Done."), "a", "b", output=400_000)
+    section: Any = {"tokens_per_user": "100000/day"}
+    planner = PlannerSettings(name="planner", store="memory", floor=-1)
+    settings = Settings(threads="memory", limits=section, planner=planner)
+    async with Client(CopilotRuntime(model, settings=settings), agent="planner") as client:
+        await client.say("Do it all.")
+        with pytest.raises(ReplyFailed, match="used up 100,000 tokens in 1 day"):
+            await client.say("And again.")
+
+    assert model.plans == 1
+
+
+async def test_titles_count_for_who_asks() -> None:
+    model = Model(lambda _: say("Done."))
+    section: Any = {"tokens_per_user": "500/day"}
+    settings = Settings(threads="memory", thread_names=True, limits=section)
+    async with Client(CopilotRuntime(model, settings=settings)) as client:
+        with pytest.raises(ReplyFailed):
+            while True:
+                await client.another().say("Hi")
+
+    assert model.tokens <= 600
 
 
 async def test_an_agent_with_a_model_of_its_own_ends_where_it_goes_on_from_a_call() -> None:

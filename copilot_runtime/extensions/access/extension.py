@@ -1,18 +1,27 @@
 """Authentication, API keys, limits, and the audit log."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.adapters.context_window import count_characters
+from copilot_runtime.api.budget import CALLER_LIMITS, Budget, CallerLimits
 from copilot_runtime.api.events import (
     Events,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage, new_id
+from copilot_runtime.api.messages import (
+    ImageMessage,
+    MediaPart,
+    Message,
+    ResultMessage,
+    TextMessage,
+    new_id,
+)
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.dataclass_copy import copy_with
@@ -72,10 +81,10 @@ class AccessExtension(Extension):
         if self._limiter is not None:
             found[Limiter] = self._limiter
             observers.append(RunLimits(self._limiter))
-            if self._limiter.limits_requests:
-                policies.append(RequestLimits(self._limiter))
         if storage is not None:
             observers.append(RunStorage(storage))
+        if self._limiter is not None or storage is not None:
+            policies.append(RequestLimits(self._limiter, storage))
         if self._audit is not None:
             run_audit = RunAudit(self._audit, content=settings.audit.content)
             core.threads.on_dead_run = run_audit.feed_dead_run
@@ -170,9 +179,13 @@ class RunStorage(RunObserver):
 
     async def admit(self, run: Run) -> None:
         request = run.request
-        await self._limits.check(
-            request.identity, request.user, is_continuation=_is_continuation(request)
+        release = await self._limits.admit(
+            request.identity,
+            request.user,
+            is_continuation=_is_continuation(request),
+            size=sum(map(_measure, request.messages[-1:])),  # a client repeats the others
         )
+        run.ended.add_done_callback(lambda _: release())
 
 
 class StorageNotices:
@@ -197,13 +210,37 @@ async def _prepend_text(events: Events, text: str) -> Events:
 
 
 class RequestLimits(RequestPolicy):
-    """Refuses requests beyond the limits."""
+    """Refuses requests beyond the limits, and bounds what requests use outside of runs."""
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, limiter: Limiter | None, storage: StorageLimits | None) -> None:
         self._limiter = limiter
+        self._storage = storage
 
     async def before(self, request: Request) -> None:
-        await self._limiter.check_request(request.caller.identity)
+        limiter, storage, caller = self._limiter, self._storage, request.caller
+
+        def open_budget() -> Budget | None:
+            if limiter is None or not limiter.counts_tokens:
+                return None
+            return limiter.open_budget(caller.identity, caller.user)
+
+        async def reserve_storage(size: int) -> Callable[[], None]:
+            if storage is None:
+                return lambda: None
+            return await storage.admit(caller.identity, caller.user, size=size)
+
+        CALLER_LIMITS.set(CallerLimits(open_budget, reserve_storage))
+        if limiter is not None:
+            await limiter.check_request(caller.identity)
+
+
+def _measure(message: Message) -> int:
+    """Return about how many bytes a message takes, with its attachments."""
+    if isinstance(message, ImageMessage):
+        return len(message.bytes)
+    parts = message.parts if isinstance(message, TextMessage | ResultMessage) else ()
+    media = sum(len(part.value) for part in parts if isinstance(part, MediaPart))
+    return count_characters(message) + media
 
 
 def _is_continuation(request: RunInput) -> bool:

@@ -19,7 +19,14 @@ from grpc.aio import ServicerContext
 from starlette.types import Message as ReceivedMessage
 from starlette.types import Scope
 
-from copilot_runtime.api.identity import OPERATE, USER_SCOPES, Caller, Forbidden, Identity
+from copilot_runtime.api.identity import (
+    OPERATE,
+    USER_SCOPES,
+    Caller,
+    Forbidden,
+    Identity,
+    set_current_identity,
+)
 from copilot_runtime.base.errors import (
     RUN_FAILED,
     AgentNotFound,
@@ -66,16 +73,9 @@ _STATUSES: Mapping[int, grpc.StatusCode] = {
     502: grpc.StatusCode.UNAVAILABLE,
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
+    507: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-_FAULTS_OF_SERVERS = frozenset(
-    {
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.UNIMPLEMENTED,
-    }
-)
+_FAULTS_OF_SERVERS = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"}
 _MOST_WORDS = 1_000
 """Maximum length of an error message, in characters: it is sent in a header."""
 _LONGEST_USER = 100
@@ -139,6 +139,7 @@ class CallGate:
         caller = request.caller = await self.authenticator.authenticate(request)
         if user or tenant:
             caller = request.caller = _act_for(caller, user, tenant)
+        set_current_identity(caller.identity)
         if scope_name:
             caller.identity.require(scope_name)
         for policy in self.policies:
@@ -363,7 +364,7 @@ def _status(number: int, message: str, code: str, error: Exception) -> Status:
 
 def _fail(span: Span, error: Exception, status: Status) -> None:
     span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: status.code.name})
-    if status.code in _FAULTS_OF_SERVERS:
+    if status.code.name in _FAULTS_OF_SERVERS:
         span.fail(error)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from copilot_runtime.api.budget import reserve_storage
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
@@ -273,15 +274,16 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
         raise NotFound("Files are not taken in here: the setting uploads is off.")
     data, name, thread_id = await _read_request(request)
     user = request.caller.user
-    job = knowledge.uploads.add(
-        data,
-        clean_name(name),
-        conversation_identifier(user, thread_id),
-        actor=build_actor(user, thread_id),
-        thread=(user or "", thread_id),
-    )
     try:
-        upload = await job.wait_for_storage()
+        async with reserve_storage(len(data)):
+            job = knowledge.uploads.add(
+                data,
+                clean_name(name),
+                conversation_identifier(user, thread_id),
+                actor=build_actor(user, thread_id),
+                thread=(user or "", thread_id),
+            )
+            upload = await job.wait_for_storage()
     except TooManyFiles as error:
         body = error_body("rate_limited", error.message, error.code)
         raise Refusal(error.status_code, body, {"retry-after": str(RETRY_AFTER)}) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.cli.output import JsonOption, show_json, show_table
+from copilot_runtime.cli.output import JsonOption, clean_line, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
@@ -290,9 +290,9 @@ def _report(found: "Sequence[Finding]", *, as_json: bool) -> NoReturn:
 def _show(found: "Sequence[Finding]") -> None:
     width = max(len(finding.name) for finding in found)
     for finding in found:
-        typer.echo(f"{_MARKS[finding.state]} {finding.name:<{width}}  {finding.text}")
+        typer.echo(f"{_MARKS[finding.state]} {finding.name:<{width}}  {clean_line(finding.text)}")
         if finding.hint:
-            typer.echo(f"  {'':<{width}}  → {finding.hint}")
+            typer.echo(f"  {'':<{width}}  → {clean_line(finding.hint)}")
     counts = {state: sum(one.state == state for one in found) for state in _MARKS}
     typer.echo(
         f"\n{counts['good']} good, {counts['warning']} worth a look, {counts['problem']} wrong"

@@ -7,7 +7,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.budget import Budget
-from copilot_runtime.api.identity import Caller
+from copilot_runtime.api.identity import Caller, get_current_identity
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings
@@ -122,7 +122,9 @@ def limit_plans(planners: Sequence[Agent], limiter: Limiter | None) -> None:
     from copilot_runtime.extensions.planner.slots import PlanSlots, identify_owner
 
     def open_budget(owner: str | None) -> Budget:
-        return limiter.open_budget(identify_owner(owner), owner)
+        caller = get_current_identity()  # of another server's plan, only the owner is known
+        identity = caller if caller.owner == owner else identify_owner(owner)
+        return limiter.open_budget(identity, owner)
 
     for agent in planners:
         engine = _engine_of(agent)

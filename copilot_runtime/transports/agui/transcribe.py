@@ -10,11 +10,13 @@ from typing import Any
 
 from copilot_runtime.adapters.transcription import AudioRefused
 from copilot_runtime.api.adapter import Transcriber
+from copilot_runtime.api.run_input import check_budget
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
+    LimitExceeded,
     NetworkError,
     RateLimited,
 )
@@ -110,6 +112,7 @@ async def _transcribe(transcriber: Transcriber, upload: FormFile) -> Answer:
         raise _Problem(400, "audio_too_short", "Audio is too short to transcribe")
     mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
     try:
+        await check_budget()
         name = upload.filename or _USUAL_NAME
         text = await convert_exits(transcriber.transcribe(upload.data, name, mime_type))
     except CopilotError as error:
@@ -129,6 +132,8 @@ def _problem(error: CopilotError) -> _Problem:
         case RateLimited():
             message = "Rate limited. Please try again later."
             return _Problem(429, "rate_limited", message, retryable=True)
+        case LimitExceeded():
+            return _Problem(429, "rate_limited", error.message, retryable=True)
         case AuthenticationFailed():  # the provider's message about a key is not for clients
             message = "Authentication failed with transcription provider"
             return _Problem(401, "auth_failed", message)

@@ -85,6 +85,20 @@ async def test_who_stores_too_much_is_told_once_then_refused_and_may_delete(
         assert "RUN_FINISHED" in await ask(client, "ann", "t9")
 
 
+async def test_a_notice_that_is_no_longer_true_is_not_given() -> None:
+    store = MemoryThreads()
+    for number in range(9):
+        await told(store, run_of(key=KEY._replace(owner="tenant:acme/ann", id=f"t{number}")))
+    used = await store.count_bytes("tenant:acme/ann")
+    limits = StorageLimits(LimitSettings(storage_per_user=used + 1), Stores(store, []))
+    (await limits.admit(ANN, ANN.owner))()
+    for number in range(5):
+        await store.delete(KEY._replace(owner="tenant:acme/ann", id=f"t{number}"))
+    await limits.admit(ANN, ANN.owner, size=used)
+
+    assert limits.take_notice(ANN.owner) == ""
+
+
 async def test_all_users_of_a_tenant_count_together() -> None:
     store = MemoryThreads()
 
@@ -101,9 +115,9 @@ async def test_all_users_of_a_tenant_count_together() -> None:
     stores = Stores(store, [Files()])
     full = StorageLimits(LimitSettings(storage_per_tenant=used + 400), stores)
     with pytest.raises(StorageFull, match=r"^Your organization has stored .* 400 bytes of files;"):
-        await full.check(ANN, ANN.owner, is_continuation=False)
-    await full.check(ANN, ANN.owner, is_continuation=True)
-    await StorageLimits(LimitSettings(storage_per_tenant=used + 401), stores).check(
+        await full.admit(ANN, ANN.owner, is_continuation=False)
+    await full.admit(ANN, ANN.owner, is_continuation=True)
+    await StorageLimits(LimitSettings(storage_per_tenant=used + 401), stores).admit(
         ANN, ANN.owner, is_continuation=False
     )
 
@@ -114,5 +128,5 @@ async def test_a_store_that_cannot_count_limits_nobody(caplog: pytest.LogCapture
             raise StoreFailed("The disk is away.")
 
     limits = StorageLimits(LimitSettings(storage_per_user=1), Stores(Broken(), []))
-    await limits.check(ANN, ANN.owner, is_continuation=False)
+    await limits.admit(ANN, ANN.owner, is_continuation=False)
     assert "Storage cannot be counted and is not limited: The disk is away." in caplog.text

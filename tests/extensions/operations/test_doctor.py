@@ -1,5 +1,6 @@
 """The doctor names what is wrong and how to mend it, changes nothing, and tells no secret."""
 
+import asyncio
 import json
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from anyio.from_thread import start_blocking_portal
+from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner, Result
 
 from copilot_runtime import CopilotRuntime, Settings
@@ -566,3 +568,17 @@ async def test_a_running_server_gets_the_first_requests_of_a_page() -> None:
 
     assert [it.state for it in right] == ["good", "good", "good"]
     assert [it.state for it in wrong] == ["problem", "problem", "warning"]
+
+
+@pytest.mark.anyio
+async def test_a_running_server_that_answers_without_an_end_is_given_up() -> None:
+    async def drip(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b" ", "more_body": True})
+            await asyncio.sleep(0.01)
+
+    async with serving(drip) as port:
+        (found,) = await examine_server(f"http://127.0.0.1:{port}", seconds=0.5)
+
+    assert (found.state, found.text) == ("problem", "It took longer than 0.5 seconds.")

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.transcription import AudioRefused, ScriptedTranscriber
+from copilot_runtime.api.budget import CALLER_LIMITS, Budget, CallerLimits, Limit
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
+    LimitExceeded,
     NetworkError,
     RateLimited,
 )
@@ -220,3 +222,19 @@ async def test_the_bytes_arrive_as_they_were_sent():
     head = b'Content-Disposition: form-data; name="audio"; filename="a.webm"\r\n\r\n'
     await transcribe(transcriber, form(head + data), FORM)
     assert transcriber.heard == [(data, "a.webm", "audio/webm")]
+
+
+async def test_who_has_used_up_a_limit_is_told_so_before_anybody_listens() -> None:
+    spent = Limit("tokens", 0, lambda _: LimitExceeded("You have used up 0 tokens."))
+    transcriber = ScriptedTranscriber(described)
+    CALLER_LIMITS.set(CallerLimits(lambda: Budget([spent]), allow))
+
+    assert await transcribe(transcriber, RECORDING) == (
+        429,
+        {"error": "rate_limited", "message": "You have used up 0 tokens.", "retryable": True},
+    )
+    assert transcriber.heard == []
+
+
+async def allow(_size: int) -> None:
+    """Limit no storage."""

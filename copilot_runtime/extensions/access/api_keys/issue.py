@@ -41,8 +41,8 @@ def make_key(settings: Settings, new: NewKey, now: float) -> tuple[ApiKey, str]:
         name=new.name,
         user=new.user or f"key:{secret.id}",
         tenant=new.tenant,
-        roles=tuple(new.roles or settings.access.default_roles),
-        scopes=tuple(new.scopes) if new.scopes else None,
+        roles=tuple(dict.fromkeys(new.roles or settings.access.default_roles)),
+        scopes=tuple(dict.fromkeys(new.scopes)) if new.scopes else None,
         created_at=now,
         expires_at=None if new.expires is None else _read_end(new.expires, now),
         salt=secret.salt,
@@ -103,7 +103,8 @@ def _check(new: NewKey, settings: Settings) -> None:
         check_id("name", name)
         check_owner("user", Identity(user=user or "-", tenant=tenant).owner or "")
     except (Misuse, ValueError) as error:
-        raise ConfigurationFailed(f"The key was not made: {error}.") from None
+        reason = str(error).rstrip(".")
+        raise ConfigurationFailed(f"The key was not made: {reason}.") from None
     if user == "" or (user or "").startswith((TENANT_PREFIX, "service:", "key:")):
         raise ConfigurationFailed(
             f"{user!r} cannot be a user.", hint="Leave the user out for a key that is its own user."

@@ -213,7 +213,7 @@ class AccessReport:
             raise ConfigurationFailed(f"The key was not made: {place}: {wrong['msg']}.") from None
         key, text = make_key(self._settings, new, time.time())
         rights = self._settings.access.find_scopes(key.roles)
-        if key.scopes is not None:
+        if key.scopes is not None and "*" not in key.scopes:  # which is all that the roles allow
             rights = rights & {*key.scopes}
         if beyond := sorted(rights - {*permissions}):
             raise Forbidden(f"You may not give what you do not have: {', '.join(beyond)}.")

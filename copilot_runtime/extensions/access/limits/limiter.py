@@ -104,11 +104,6 @@ class Limiter:
         self._log_limit = LogRateLimit()
 
     @property
-    def limits_requests(self) -> bool:
-        """`True` if there is a limit on requests."""
-        return any(kind == "requests" for kind, _ in self._rules)
-
-    @property
     def counts_tokens(self) -> bool:
         """`True` if there is a limit on tokens or cost."""
         return any(kind in _SPENT for kind, _ in self._rules)

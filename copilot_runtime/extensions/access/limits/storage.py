@@ -1,6 +1,7 @@
 """Limits of users and tenants on stored bytes."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol
@@ -40,12 +41,18 @@ class Owners(NamedTuple):
     key: str
     limit: int
 
+    @property
+    def name(self) -> str:
+        """The level and the key, which no other owners have."""
+        return f"{self.level}:{self.key}"
+
 
 class StorageUse(NamedTuple):
-    """The stored bytes by their noun, and when they were counted."""
+    """The stored bytes by their noun, when they were counted, and how many seconds that took."""
 
     parts: Mapping[str, int]
     at: float
+    seconds: float = 0.0
 
     @property
     def total(self) -> int:
@@ -63,10 +70,11 @@ class Stores(Protocol):
 
 
 class StorageLimits:
-    """Refuses runs of users and tenants that store too much; what deletes is never refused.
+    """Refuses runs and files of users who store too much; what deletes is never refused.
 
-    Bytes are counted by their stores, at most once a minute while they are below the limit. Whoever
-    is not signed in is one user. While a store cannot count, nothing is limited (fail open).
+    Bytes are counted by their stores: once a minute, sooner if something was stored meanwhile, and
+    at once where it might exceed the limit. Whoever is not signed in is one user. While a store
+    cannot count, nothing is limited (fail open).
     """
 
     def __init__(
@@ -77,24 +85,61 @@ class StorageLimits:
         self._stores = stores
         self._clock = clock
         self._counts: dict[str, StorageUse] = {}
+        self._pending = Counter[str]()
+        """Bytes that are being stored, by owner."""
+        self._added = Counter[str]()
+        """Bytes that were stored since the last count; an owner of 0 has stored something else."""
         self._warned: set[str] = set()
         self._notices: dict[str, str] = {}
         self._log_limit = LogRateLimit()
 
-    async def check(self, identity: Identity, owner: str | None, *, is_continuation: bool) -> None:
-        """Raise `StorageFull` if a run of this caller may store no more."""
-        for owners in self._list_owners(identity, owner):
-            use = await self._count(owners)
-            most = owners.limit * (1 + _RESERVE) if is_continuation else owners.limit
-            if use.total >= most and self._clock() > use.at + _FULL_SECONDS:
-                use = await self._count(owners, again=True)
-            self._note(owners, use)
-            if use.total >= most:
-                raise StorageFull(
-                    f"{_describe(owners, use)} Delete conversations that you no longer need, "
-                    "and then go on.",
-                    hint=f"The setting limits.storage_per_{owners.level} is {owners.limit}.",
-                )
+    async def admit(
+        self,
+        identity: Identity,
+        owner: str | None,
+        *,
+        is_continuation: bool = False,
+        size: int = 0,
+    ) -> Callable[[], None]:
+        """Reserve `size` bytes, and return the function to call once they are stored.
+
+        Raises `StorageFull` if this caller may store no more.
+        """
+        names: list[str] = []
+
+        def release() -> None:
+            for name in names:
+                self._pending[name] -= size
+                self._added[name] += size
+            self._pending = +self._pending
+
+        try:
+            for owners in self._list_owners(identity, owner):
+                most = owners.limit * (1 + _RESERVE) if is_continuation else owners.limit
+                await self._check(owners, most)
+                names.append(owners.name)
+                self._pending[owners.name] += size
+        except BaseException:  # also a cancelled request must not keep what it reserved
+            release()
+            raise
+        return release
+
+    async def _check(self, owners: Owners, most: float) -> None:
+        use = await self._count(owners)
+        is_old = owners.name in self._added or self._clock() > use.at + _FULL_SECONDS
+        if self._estimate(owners, use) >= most and is_old:
+            use = await self._count(owners, again=True)
+        self._note(owners, use)
+        if self._estimate(owners, use) >= most:
+            coming = self._estimate(owners, use) - use.total
+            raise StorageFull(
+                f"{_describe(owners, use, coming)} Delete conversations that you no longer need, "
+                "and then go on.",
+                hint=f"The setting limits.storage_per_{owners.level} is {owners.limit}.",
+            )
+
+    def _estimate(self, owners: Owners, use: StorageUse) -> int:
+        return use.total + self._pending[owners.name] + self._added[owners.name]
 
     def take_notice(self, owner: str | None) -> str:
         """Return a sentence for a user whose storage is nearly full, once; else an empty text."""
@@ -116,12 +161,17 @@ class StorageLimits:
         return [owners for owners in found if owners.limit]
 
     async def _count(self, owners: Owners, *, again: bool = False) -> StorageUse:
-        name, now = f"{owners.level}:{owners.key}", self._clock()
-        use = self._counts.get(name)
-        if use is not None and now < use.at + _COUNT_SECONDS and not again:
-            return use
+        name, now = owners.name, self._clock()
+        if (use := self._counts.get(name)) is not None and not again:
+            soon = 20 * use.seconds  # so that counting takes 5 % of the time at most
+            if now < use.at + (
+                min(soon, _COUNT_SECONDS) if name in self._added else _COUNT_SECONDS
+            ):
+                return use
         if len(self._counts) >= _MOST_COUNTS:
             self._counts.clear()
+            self._added.clear()
+        self._added.pop(name, None)
         parts: dict[str, int] = {}
         is_prefix = owners.level == "tenant"
         try:
@@ -132,14 +182,16 @@ class StorageLimits:
         except CopilotError as error:
             if self._log_limit.allows_line():
                 logger.error("Storage cannot be counted and is not limited: %s", error)
-        use = self._counts[name] = StorageUse(parts, now)
+        use = self._counts[name] = StorageUse(parts, now, self._clock() - now)
         return use
 
     def _note(self, owners: Owners, use: StorageUse) -> None:
         """Log when the storage of an owner is nearly full, and keep a sentence for the user."""
-        name = f"{owners.level}:{owners.key}"
+        name = owners.name
         if use.total < _NEARLY * owners.limit:
             self._warned.discard(name)
+            if owners.level == "user":
+                self._notices.pop(owners.key, None)  # of before a deletion
         elif name not in self._warned and len(self._warned) < _MOST_COUNTS:
             self._warned.add(name)
             logger.warning("The storage of %s is nearly full. %s", name, _describe(owners, use))
@@ -149,7 +201,9 @@ class StorageLimits:
                 )
 
 
-def _describe(owners: Owners, use: StorageUse) -> str:
-    parts = ", ".join(f"{format_size(size)} of {noun}" for noun, size in use.parts.items() if size)
+def _describe(owners: Owners, use: StorageUse, coming: int = 0) -> str:
+    parts = [f"{format_size(size)} of {noun}" for noun, size in use.parts.items() if size]
     subject = "You have" if owners.level == "user" else "Your organization has"
-    return f"{subject} stored {parts}; at most {format_size(owners.limit)} are kept."
+    more = f", and {format_size(coming)} are being stored" if coming else ""
+    most = format_size(owners.limit)
+    return f"{subject} stored {', '.join(parts) or 'nothing'}{more}; at most {most} are kept."

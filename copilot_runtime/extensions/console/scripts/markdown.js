@@ -37,6 +37,9 @@ function link(words, url) {
   return Object.assign(document.createElement("a"), { textContent: words, href: url, target: "_blank", rel: "noreferrer noopener" });
 }
 
+/* A source of an answer: a link, unless its address could run as a program. */
+const sourceOf = (words, url) => (url && parser.validateLink(url) ? link(words, parser.normalizeLink(url)) : words);
+
 /* Returns the nodes of tokens of the parser. */
 function nodesOf(tokens, env) {
   const made = DOMPurify.sanitize(parser.renderer.render(tokens, parser.options, env), CLEAN);

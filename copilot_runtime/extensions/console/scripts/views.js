@@ -26,7 +26,9 @@ class Transcript {
 
   draw() {
     const { items, changed } = this.thread;
-    for (const item of changed) this.#viewOf(item)?.update(item, this.thread);
+    for (const item of changed) {
+      try { this.#viewOf(item)?.update(item, this.thread); } catch (error) { this.#views.set(item, unreadableView(error)); }
+    }
     changed.clear();
     arrange(this.box, ordered(items).map((item) => this.#views.get(item)?.node));
   }
@@ -36,6 +38,12 @@ class Transcript {
     if (make && !this.#views.has(item)) this.#views.set(item, make(item));
     return this.#views.get(item);
   }
+}
+
+/* Content of an agent that has another form than it should. */
+function unreadableView(error) {
+  console.error(error);
+  return { node: element("div", "note", "This part of the answer cannot be shown."), update() {} };
 }
 
 const VIEWS = {
@@ -189,7 +197,7 @@ function sourcesView() {
   return { node, update({ content }) {
     node.replaceChildren(...(content?.sources ?? []).map(({ title, id, url }) => {
       const item = element("li");
-      item.append(url ? link(title || id, url) : title || id);
+      item.append(sourceOf(title || id, url));
       return item;
     }));
   } };

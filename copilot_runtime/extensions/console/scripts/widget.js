@@ -167,8 +167,10 @@ function scheduleDraw() {
 
 function draw() {
   const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  for (const item of thread.items) if (!views.has(item)) views.set(item, (VIEWS[item.kind ?? item.activityType ?? item.role] ?? (() => ({ update() {} })))(item));
-  for (const item of thread.changed) views.get(item)?.update(item);
+  for (const item of thread.items) if (!views.has(item)) views.set(item, viewOf(item));
+  for (const item of thread.changed) {
+    try { views.get(item)?.update(item); } catch { views.set(item, VIEWS.plain(UNREADABLE)); }
+  }
   thread.changed.clear();
   const shown = thread.items.map((item) => views.get(item).node).filter(Boolean);
   if (!shown.length) shown.push(element("p", "greeting", greeting));
@@ -177,6 +179,19 @@ function draw() {
   send.textContent = reading ? "Stop" : "Send";
   log.ariaBusy = String(Boolean(reading));
   if (isAtEnd) log.scrollTop = log.scrollHeight;
+}
+
+const UNREADABLE = { text: "This part of the answer cannot be shown." };
+
+function viewOf(item) {
+  try { return (VIEWS[item.kind ?? item.activityType ?? item.role] ?? (() => ({ update() {} })))(item); } catch { return VIEWS.plain(UNREADABLE); }
+}
+
+/* What a person decides about: the call and its arguments, or what else the agent says. */
+function askedOf({ toolCallId, metadata }) {
+  const call = thread.call(toolCallId)?.function, { plan_id: _, task_id: __, question_id: ___, message: ____, ...others } = metadata ?? {};
+  const asked = [call && `${call.name}(${call.arguments})`, Object.keys(others).length && JSON.stringify(others, null, 2)].filter(Boolean).join("\n");
+  return asked ? [element("pre", "", visible(cut(asked, MOST_PIECE)))] : [];
 }
 
 const VIEWS = {
@@ -193,7 +208,7 @@ const VIEWS = {
     const node = element("ol", "sources");
     node.append(...(item.content?.sources ?? []).map(({ title: name, id, url }) => {
       const row = element("li");
-      row.append(url ? link(name || id, new URL(url, base).href) : name || id);
+      row.append(sourceOf(name || id, url));
       return row;
     }));
     return still(node);
@@ -204,7 +219,7 @@ const VIEWS = {
     buttons.append(
       button("Approve", () => decide({ status: "resolved", payload: { approved: true } }), "main"),
       button("Decline", () => decide({ status: "cancelled" })));
-    node.append(element("b", "", interrupt.message || "May it go on?"), buttons);
+    node.append(element("b", "", visible(interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`)), ...askedOf(interrupt), buttons);
     return { node, update() { buttons.hidden = !thread.interrupts.includes(interrupt); } };
   },
   error({ error }) {

@@ -1,5 +1,6 @@
 """Checks of a running server: the requests of a React application, without a question."""
 
+import asyncio
 from collections.abc import Sequence
 
 from copilot_runtime.base.errors import CopilotError
@@ -21,13 +22,21 @@ _AGENTS = {"query": "query availableAgents { availableAgents { agents { name } }
 _HINT = "The URL is the one that <CopilotKit runtimeUrl> gets, such as http://host:8000/graphql."
 
 
-async def examine_server(url: str) -> Sequence[Finding]:
+async def examine_server(url: str, *, seconds: float = 20) -> Sequence[Finding]:
     """Send the first requests of CopilotKit's clients, and the preflight of a page."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _send_requests(url)
+    except TimeoutError:
+        return [problem("server", f"It took longer than {seconds:g} seconds.", _HINT)]
+
+
+async def _send_requests(url: str) -> Sequence[Finding]:
     try:
         url = parse_url(url).rstrip("/")
     except CopilotError as error:
         return [explain_error("server", error)]
-    upstream = Upstream("The server", idle_timeout=20, max_retries=0)
+    upstream = Upstream("The server", max_retries=0)
     found: list[Finding] = []
     try:
         for name, path, query, key in (
@@ -37,7 +46,7 @@ async def examine_server(url: str) -> Sequence[Finding]:
             method = "GET" if query is None else "POST"
             status, answer = await _send(upstream, method, f"{url}{path}", query)
             if key in answer:
-                names = ", ".join(get_object(answer, "agents")) or "the plain chat"
+                names = ", ".join(get_object(answer, "agents"))[:200] or "the plain chat"
                 found.append(good(name, f"answered: {names}" if path else "answered"))
             elif status in (401, 403):
                 found.append(warning(name, f"answered {status}", "The server asks for a sign-in."))

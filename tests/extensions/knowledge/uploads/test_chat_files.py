@@ -49,14 +49,14 @@ class Chat:
         self.storage = storage or MemoryStorage()
         parts = {name: more.pop(name) for name in ("scan", "policy", "embedder") if name in more}
         parts.setdefault("embedder", WordCounter())
-        agents = more.pop("agents", None)
+        agents, limits = more.pop("agents", None), more.pop("limits", {})
         self.knowledge = Knowledge(self.storage, settings=KnowledgeSettings(**more), **parts)
         self.model = ScriptedAdapter(*[say("Well. [1] [2] [3] [4] [5]") for _ in range(20)])
         self.runtime = CopilotRuntime(
             self.model,
             agents=agents,
             knowledge=self.knowledge,
-            settings=Settings(threads="memory"),
+            settings=Settings(threads="memory", limits=limits),
             authenticate=sign_in,
         )
 

@@ -1,5 +1,6 @@
 """Files that a page sends before its question, and gets back: `knowledge/files`."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
@@ -61,6 +62,18 @@ def test_a_form_is_taken_as_well() -> None:
 
     assert answer.status_code == 201
     assert answer.json()["metadata"] == {"filename": "prices.csv"}
+
+
+def test_who_stores_as_much_as_allowed_sends_no_more_files() -> None:
+    chat = Chat(limits={"storage_per_user": 3 * len(CSV)})
+    with chat.serve() as client, ThreadPoolExecutor(5) as pool:
+        answers = [*pool.map(lambda at: send(client, CSV + b"#" * at, f"{at}.csv"), range(5))]
+        other = send(client, user="eve")
+        refused = send(client, b"#", "more.csv")
+
+    assert sorted(one.status_code for one in answers) == [201, 201, 201, 507, 507]
+    assert refused.status_code == 507 and "of files; at most" in refused.text
+    assert other.status_code == 201
 
 
 def test_a_picture_reaches_the_model_as_its_bytes() -> None:

@@ -18,9 +18,9 @@ async function discoverTraces() {
 }
 
 function footerView() {
-  const node = element("div", "actions run");
+  const node = element("div", "", "actions run");
   return { node, update(item, thread) {
-    const problem = element("span", "", item.problem ?? ""), focused = node.querySelector("button:focus")?.ariaLabel;
+    const problem = element("span", item.problem ?? ""), focused = node.querySelector("button:focus")?.ariaLabel;
     const isLast = thread.items.findLast(({ kind }) => kind === "run") === item;
     const ids = item.values.map(({ id }) => id), isRated = Boolean($("items").dataset.keepsTraces);
     problem.role = "status";
@@ -44,11 +44,11 @@ function answerAbove(item, thread) {
 function usageOf(values) {
   const sum = (name) => formatCount(values.reduce((total, each) => total + (each[name] ?? 0), 0));
   const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
-  return values.length ? [element("span", "usage", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`)] : [];
+  return values.length ? [element("span", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`, "usage")] : [];
 }
 
 function traceLink(runId, number) {
-  const made = element("a", "", `Trace${number}`);
+  const made = element("a", `Trace${number}`);
   made.href = `${pages.tracing}#run=${encodeURIComponent(runId)}`;
   return made;
 }

@@ -82,7 +82,7 @@ async function discover() {
     return false;
   }
   const chosen = named(location.hash)?.agent ?? $("agent").value, names = Object.keys(agents);
-  $("agent").replaceChildren(...names.map((name) => element("option", "", name)));
+  $("agent").replaceChildren(...names.map((name) => element("option", name)));
   if (agents[chosen]) $("agent").value = chosen;
   $("agent-box").hidden = names.length < 2;
   return true;
@@ -114,7 +114,7 @@ function drawNotes() {
   const notes = notesOf(thread), now = JSON.stringify(notes);
   if (now === notesShown) return;
   notesShown = now;
-  $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
+  $("notes").replaceChildren(...notes.map((words) => element("li", words)));
   $("notes-box").hidden = !notes.length;
 }
 

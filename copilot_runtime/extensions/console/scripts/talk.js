@@ -202,7 +202,7 @@ function regenerate() {
 /* Edits a question: what came before goes on in a thread of its own, and the old one is kept. */
 function edit(item, bubble) {
   if (reading) return;
-  const field = element("textarea"), buttons = element("div", "buttons");
+  const field = element("textarea"), buttons = element("div", "", "buttons");
   const close = () => { field.replaceWith(bubble); buttons.remove(); $("input").focus(); };
   const ask = () => {
     const words = field.value.trim();

@@ -1,4 +1,4 @@
-/* The footer of an answer: copy, ask again, feedback, trace and usage of its runs. */
+/* The footer of an answer: copy, ask again, branch, feedback, trace and usage of its runs. */
 
 const MOST_RATINGS = 500;
 const keptRatings = stored("localStorage", "ratings");
@@ -27,11 +27,18 @@ function footerView() {
     node.replaceChildren(
       iconButton("copy", "Copy", (event) => copyText(answerAbove(item, thread), event.currentTarget)),
       ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
+      ...(keepsHistory() ? [] : [iconButton("branch", "Go on from here in a new thread", () => branchAfter(item))]),
       ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
       ...(isRated && readsTraces ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
       ...usageOf(item.values.flatMap(({ usage }) => usage)), problem);
     if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
   } };
+}
+
+function branchAfter(item) {
+  if (reading) return;
+  branchBefore(thread.items.indexOf(item) + 1);
+  $("input").focus();
 }
 
 /* The texts between the question and the footer of its answer. */

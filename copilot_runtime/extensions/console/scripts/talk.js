@@ -199,7 +199,19 @@ function regenerate() {
   return reading || !asked ? undefined : askAgain(asked);
 }
 
-/* Edits a question: what came before goes on in a thread of its own, and the old one is kept. */
+/* Goes on with what came before an item in a thread of its own; the old one is kept. */
+function branchBefore(at) {
+  const branch = new Conversation();
+  for (const each of thread.items.slice(0, at)) branch.add(each);
+  branch.state = thread.state;
+  threadId = newId();
+  history.pushState(null, "", location.pathname + location.search);
+  show(branch);
+  draw();
+  drawThreads();
+}
+
+/* Edits a question, in a branch. */
 function edit(item, bubble) {
   if (reading) return;
   const field = element("textarea"), buttons = element("div", "", "buttons");
@@ -210,12 +222,7 @@ function edit(item, bubble) {
     const files = Array.isArray(item.content) ? item.content.filter((part) => part.type !== "text") : [];
     const content = files.length ? [{ type: "text", text: words }, ...files] : words;
     if (keepsHistory()) return askAgain(item, content);
-    const branch = new Conversation();
-    for (const each of thread.items.slice(0, thread.items.indexOf(item))) branch.add(each);
-    branch.state = thread.state;
-    threadId = newId();
-    history.pushState(null, "", hashOf(agent, threadId));
-    show(branch);
+    branchBefore(thread.items.indexOf(item));
     return send(content);
   };
   field.value = wordsOf([item]);

@@ -201,6 +201,7 @@ function toolsFor(each) {
   const tools = element("div", "", "tools");
   tools.append(
     button("Rename", () => rename(each)),
+    button("Link", (event) => copyText(new URL(hashOf(each.agentId, each.id), location.href).href, event.currentTarget)),
     button(each.archived ? "Unarchive" : "Archive", () => archive(each)),
     button("Delete", () => remove(each), "danger"));
   return tools;

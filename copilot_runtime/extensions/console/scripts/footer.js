@@ -3,18 +3,19 @@
 const MOST_RATINGS = 500;
 const keptRatings = stored("localStorage", "ratings");
 let ratings = asRecord(keptRatings.get());
-let readsTraces = false;  // whether the user may open traces
+let isOperator = false;  // whether the user may open traces, and the playground
 
 function asRecord(text) {
   const value = text ? asValue(text) : null;
   return isObject(value) ? value : {};
 }
 
-async function discoverTraces() {
-  if (!$("items").dataset.keepsTraces) return;
-  readsTraces = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
+async function discoverOperator() {
+  isOperator = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
   for (const item of thread.items) if (item.kind === "run") thread.changed.add(item);
   draw();
+  known = null;
+  discoverPlayground();
 }
 
 function footerView() {
@@ -29,7 +30,7 @@ function footerView() {
       ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
       ...(keepsHistory() ? [] : [iconButton("branch", "Go on from here in a new thread", () => branchAfter(item))]),
       ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
-      ...(isRated && readsTraces ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
+      ...(isRated && isOperator ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
       ...usageOf(item.values.flatMap(({ usage }) => usage)), problem);
     if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
   } };

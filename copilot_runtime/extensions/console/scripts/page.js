@@ -24,6 +24,7 @@ async function go() {
   drawThreads();
   drawIntro();
   drawConnect();
+  discoverPlayground();
   $("input").focus();
   if (found) await open();
 }
@@ -81,7 +82,7 @@ async function discover() {
     showProblem(error, [["Try again", start]]);
     return false;
   }
-  const chosen = named(location.hash)?.agent ?? $("agent").value, names = Object.keys(agents);
+  const chosen = named(location.hash)?.agent ?? asValue(draft.get()).agent ?? $("agent").value, names = Object.keys(agents);
   $("agent").replaceChildren(...names.map((name) => element("option", name)));
   if (agents[chosen]) $("agent").value = chosen;
   $("agent-box").hidden = names.length < 2;
@@ -99,11 +100,12 @@ async function start() {
   refreshThreads();
   leaveThreads();
   followThreads();
-  discoverTraces();
+  discoverOperator();
   discoverData().catch(() => {});  // the page Data shows the error
   discoverLeftOut().catch(() => {});  // a server that is not ready answers chats with its errors
   threadId = "";  // read it again even if it is the one that is shown
   await go();
+  openDraft();
 }
 
 /* ---- notes of the demo ---- */

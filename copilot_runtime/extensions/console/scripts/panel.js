@@ -1,6 +1,6 @@
 /* The panel: the state of the agent, the events on the wire, and how other programs connect. */
 
-const PANEL = ["state", "wire", "connect"];
+const PANEL = ["state", "wire", "connect", "playground"];
 
 function openPanel(isOpen) {
   $("panel").hidden = !isOpen;
@@ -21,9 +21,9 @@ $("open-panel").onclick = () => openPanel($("panel").hidden);
 $("close-panel").onclick = () => { openPanel(false); $("open-panel").focus(); };
 for (const each of PANEL) $(`tab-${each}`).onclick = () => choosePanel(each);
 $("panel-tabs").onkeydown = ({ key }) => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[key], at = PANEL.findIndex((each) => !$(`${each}-box`).hidden);
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[key], shown = PANEL.filter((each) => !$(`tab-${each}`).hidden);
   if (!step) return;
-  const next = PANEL[(at + step + PANEL.length) % PANEL.length];
+  const at = shown.findIndex((each) => !$(`${each}-box`).hidden), next = shown[(at + step + shown.length) % shown.length];
   choosePanel(next);
   $(`tab-${next}`).focus();
 };

@@ -19,6 +19,7 @@ function show(conversation) {
   transcript = new Transcript($("items"), thread);
   decided = new Map();
   lastClick = undefined;
+  changes = null;
 }
 
 /* Reads one stream at a time; a later call ends the previous reading, not the run. */
@@ -48,7 +49,7 @@ async function alone(work, ways) {
 function answer({ click = lastClick, ...resume } = {}) {
   return alone(async (mine) => {
     for (let round = 0; round < ROUNDS; round++) {
-      const run = await readRun(mine, input({ ...resume, click }));
+      const run = await readRun(mine, { ...input({ ...resume, click }), ...(changes && { overrides: changes }) });
       resume = {};
       if (run.error || mine.stop || thread.interrupts.length || !(await act(mine))) return;
     }
@@ -176,6 +177,7 @@ function decisions() {
 
 function send(content) {
   lastClick = undefined;
+  takeChanges();
   thread.add({ id: newId(), role: "user", content });
   if (!location.hash) history.replaceState(null, "", hashOf(agent, threadId));
   draw();
@@ -188,6 +190,7 @@ const keepsHistory = () => $("items").dataset.history === "server";
 
 /* Asks a question again, in place of all that came after it. */
 function askAgain(item, content = item.content) {
+  takeChanges();
   item.content = content;
   thread.cut(thread.items.indexOf(item) + 1);
   thread.changed.add(item);

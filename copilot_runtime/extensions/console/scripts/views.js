@@ -34,6 +34,7 @@ const VIEWS = {
   stopped: () => ({ node: element("div", "Stopped.", "note stopped"), update() {} }),
   plain: ({ text }) => ({ node: element("div", text, "note"), update() {} }),
   run: footerView,
+  changes: changesView,
   step: stepView,
 };
 

@@ -1,6 +1,7 @@
 """An operator changes an agent for one question, in Chromium."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -10,6 +11,7 @@ from copilot_runtime import ChatRequest, CopilotRuntime, Settings, action
 from copilot_runtime.api import Adapter
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import ResultMessage
+from copilot_runtime.extensions.scenarios.files import load_scenarios
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.telemetry import LocalTelemetry
 from copilot_runtime.testing import call
@@ -106,3 +108,28 @@ async def test_whoever_is_no_operator_sees_no_playground(browser: Browser) -> No
         await sign_in(page, "ann")
 
         await expect(page.get_by_role("tab", name="Playground")).to_be_visible()
+
+
+async def test_a_trace_is_asked_again_and_saved_as_a_scenario(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with served(a_runtime()) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(url)
+        await say(page, "What time is it in Oslo?")
+        await expect(answer(page)).to_have_text("Be polite. (None)")
+        await page.get_by_role("link", name="Trace", exact=True).click()
+        async with page.expect_download() as download:
+            await page.get_by_role("button", name="Save as scenario").click()
+        await (await download.value).save_as(tmp_path / "time.test.yml")
+        await page.get_by_role("button", name="Ask again").click()
+        await expect(page.get_by_label("Message", exact=True)).to_have_value(
+            "What time is it in Oslo?"
+        )
+        await expect(page.get_by_label("Instructions")).to_have_value("Be polite.")
+
+    (place,) = load_scenarios([tmp_path])
+    assert place.scenario.say == "What time is it in Oslo?"
+    assert [it.model_dump()["arguments"] for it in place.scenario.expect.calls or ()] == [
+        {"city": "Oslo"}
+    ]

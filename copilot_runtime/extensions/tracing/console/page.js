@@ -144,6 +144,9 @@ function showFacts(spans) {
   $("title").textContent = cut(question || root.name, 300);
   $("to-chat").hidden = !thread || !agent;
   $("to-chat").onclick = () => attempt(() => openThread(agent, thread));
+  const asked = questionOf(run);
+  $("ask-again").hidden = $("scenario").hidden = !asked;
+  $("ask-again").onclick = () => askAgain(agent, asked);
   const facts = {
     agent,
     user,
@@ -170,6 +173,19 @@ async function openThread(agent, thread) {
   const { messages } = await (await fetchData(`/threads/${encodeURIComponent(thread)}/messages`)).json();
   if (!messages.length) throw new Error("This thread is deleted, or it belongs to somebody else: the chat has only your own.");
   location.href = `${document.querySelector(".brand").pathname}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
+}
+
+/* The person's last text in a run, if its content is stored. */
+function questionOf(run) {
+  const messages = parsed(run.content?.["gen_ai.input.messages"]);
+  const last = Array.isArray(messages) ? messages.findLast((message) => isMessage(message) && message.role === "user") : undefined;
+  return last?.parts.filter(({ type }) => type === "text").map(({ content }) => content).join("\n") ?? "";
+}
+
+/* Opens the chat with a question that is ready to be sent, and the playground beside it. */
+function askAgain(agent, question) {
+  stored("sessionStorage", "draft").set(JSON.stringify({ agent, question }));
+  location.href = document.querySelector(".brand").pathname;
 }
 
 function showTab(name) {
@@ -261,6 +277,7 @@ $("close").onclick = () => { $("span").hidden = true; };
 $("compare").onclick = compare;
 $("find").oninput = () => findSpans($("find").value);
 for (const tab of ["waterfall", "flow", "difference"]) $(`tab-${tab}`).onclick = () => showTab(tab);
+$("scenario").onclick = () => attempt(() => download("?format=scenario", "test.yml"));
 $("download").onclick = () => attempt(() => download("", "json"));
 $("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));
 window.onhashchange = () => choose(location.hash.slice(1));

@@ -19,6 +19,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.feedback import Readers, parse_feedback, store_feedback
 from copilot_runtime.extensions.tracing.http.live import LiveReader, ReaderBehind
+from copilot_runtime.extensions.tracing.scenario import write_scenario
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.extensions.tracing.store.traces import (
@@ -161,8 +162,11 @@ class _View:
 
                 width = _read_limit(self._values.get("width", ""), 100, "width")
                 await self._send_text(spans, lambda: draw_waterfall(spans, width=width))
+            case "scenario":
+                await self._send_text(spans, lambda: write_scenario(spans))
             case other:
-                raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
+                names = "json, otlp, mermaid, scenario or text"
+                raise BadRequest(f"format is {other[:40]!r}; it is {names}.")
 
     async def show_stats(self) -> None:
         """Respond with statistics by agent, model, tool, user and time."""

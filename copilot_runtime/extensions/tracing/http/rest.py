@@ -224,9 +224,11 @@ def rest_routes(traces: APIRouter) -> None:
     @traces.get("/{trace}", response_model=Trace)
     async def show(
         trace: TraceId,
-        format: Annotated[str, Query(description="json, otlp, mermaid or text.")] = "json",
+        format: Annotated[
+            str, Query(description="json, otlp, mermaid, scenario or text.")
+        ] = "json",
     ) -> None:
-        """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
+        """Read a trace as spans, a diagram of Mermaid, a scenario, or a waterfall in text."""
 
     @traces.delete("/{trace}", response_model=TraceDeletion)
     async def delete(trace: TraceId) -> None:

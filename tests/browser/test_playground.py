@@ -71,6 +71,7 @@ async def test_the_next_question_alone_is_asked_with_the_changes(browser: Browse
         await say(page, "Who are you?")
         await expect(answer(page)).to_have_text("Be a pirate. (gpt-5)")
         await expect(page.locator("#changed")).to_be_hidden()
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
         await say(page, "And now?")
 
         await expect(answer(page)).to_have_text("Be polite. (None)")

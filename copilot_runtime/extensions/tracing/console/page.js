@@ -277,6 +277,7 @@ $("close").onclick = () => { $("span").hidden = true; };
 $("compare").onclick = compare;
 $("find").oninput = () => findSpans($("find").value);
 for (const tab of ["waterfall", "flow", "difference"]) $(`tab-${tab}`).onclick = () => showTab(tab);
+$("scenarios").onclick = () => attempt(async () => saveFile(await (await fetchTraces(`?format=scenario&limit=${MOST}&${query()}`)).blob(), "traces.test.yml"));
 $("scenario").onclick = () => attempt(() => download("?format=scenario", "test.yml"));
 $("download").onclick = () => attempt(() => download("", "json"));
 $("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));

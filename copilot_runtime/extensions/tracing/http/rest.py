@@ -176,6 +176,7 @@ class TraceListQuery(TraceFilterQuery):
     """A trace filter with a page position."""
 
     before: str = Field("", description="The `next` of the previous page.")
+    format: str = Field("json", description="scenario: a file of scenarios, without pages.")
 
 
 _EVENTS = describe_stream("The server-sent events span_start and span_end, each with a span.")

@@ -145,10 +145,24 @@ def test_a_run_is_a_scenario_of_its_conversation_and_its_calls(tmp_path: Path) -
     assert "It answered: " in scenario.description
 
 
+def test_ratings_lead_to_a_set_of_scenarios(tmp_path: Path) -> None:
+    telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
+    with serve(telemetry=telemetry) as client:
+        for run, rating in (("r1", "down"), ("r2", "up"), ("r3", "down")):
+            messages = [{"id": run, "role": "user", "content": "Hello"}]
+            body = {"threadId": run, "runId": run, "messages": messages, "tools": [], "context": []}
+            client.post("/graphql/agent/default/run", json=body)
+            client.post("/graphql/traces/feedback", json={"run_id": run, "rating": rating})
+        answer = client.get("/graphql/traces?rating=down&format=scenario")
+    (tmp_path / "bad.test.yml").write_text(answer.text)
+
+    assert [it.scenario.name for it in load_scenarios([tmp_path])] == ["Hello", "Hello (2)"]
+
+
 def test_a_trace_without_content_is_no_scenario() -> None:
     with serve(two()) as client:
         status, words = problem(client, "GET", f"/{A}?format=scenario")
-    assert (status, words.split(":")[0]) == (404, "The trace has no question")
+    assert (status, words.split(":")[0]) == (404, "No trace has a question")
 
 
 @in_one_test("time", ["9999-12-31T23:59:59Z", "999999999999", str(2**63)])

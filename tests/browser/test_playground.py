@@ -79,6 +79,8 @@ async def test_the_next_question_alone_is_asked_with_the_changes(browser: Browse
         await expect(page.locator(".changed")).to_have_text([mark])
         await page.reload()
         await expect(page.locator(".changed")).to_have_text([mark])
+        await page.get_by_role("link", name="Trace", exact=True).first.click()
+        await expect(page.locator("#facts")).to_contain_text("instructions, model, tools")
 
 
 async def test_both_ways_are_shown_side_by_side_and_neither_is_kept(browser: Browser) -> None:

@@ -20,6 +20,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.security.loopback import is_from_other_page
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport, check_method
 
@@ -113,8 +114,14 @@ def _find_instructions(agent: Any) -> str | None:
 
 
 def mark_changes(events: Events, run: RunInput) -> Events:
-    """Begin the answer to a changed run with the names of the changes, which its thread keeps."""
-    return events if run.overrides is None else _prepend(describe_changes(run.overrides), events)
+    """Begin the answer to a changed run with the names of the changes, which its thread keeps.
+
+    Its trace has them, too.
+    """
+    if run.overrides is None:
+        return events
+    run.span.set_attributes({semconv.RUN_OVERRIDES: run.overrides.names})
+    return _prepend(describe_changes(run.overrides), events)
 
 
 async def _prepend(first: Custom, events: Events) -> Events:

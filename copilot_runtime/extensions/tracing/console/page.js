@@ -157,6 +157,7 @@ function showFacts(spans) {
     cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
     outcome: attributeOf(run, NAME.outcome),
+    playground: [attributeOf(run, NAME.overrides) ?? []].flat().join(", "),
     rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
     thread,
     trace: state.id,

@@ -47,10 +47,11 @@ function listRunning(traces) {
 function drawTrace(trace) {
   const item = element("li");
   item.dataset.trace = trace.trace_id;
-  const button = element("button");
-  button.type = "button";
-  button.className = [trace.errors ? "failed" : "", trace.is_open ? "open" : "", state.compared?.id === trace.trace_id ? "chosen" : ""].join(" ");
-  button.setAttribute("aria-current", trace.trace_id === state.id);
+  const choice = button("", () => {
+    if (location.hash.slice(1) === trace.trace_id) choose(trace.trace_id);
+    else location.hash = trace.trace_id;
+  }, [trace.errors ? "failed" : "", trace.is_open ? "open" : "", state.compared?.id === trace.trace_id ? "chosen" : ""].join(" "));
+  choice.setAttribute("aria-current", trace.trace_id === state.id);
   const facts = [
     formatDate(trace.start_time_unix_nano / 1e6),
     trace.is_open ? "goes on" : formatTime(trace.duration * 1000),
@@ -62,12 +63,8 @@ function drawTrace(trace) {
     trace.rating ? `thumbs ${trace.rating}` : "",
     trace.error_type || (trace.errors ? "error" : ""),
   ];
-  button.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
-  button.onclick = () => {
-    if (location.hash.slice(1) === trace.trace_id) choose(trace.trace_id);
-    else location.hash = trace.trace_id;
-  };
-  item.append(button);
+  choice.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  item.append(choice);
   return item;
 }
 

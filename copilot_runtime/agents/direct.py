@@ -74,6 +74,7 @@ class DirectAgent(Agent):
     """
 
     is_replayable = True
+    has_instructions = True
     executes_actions = True
 
     def __init__(

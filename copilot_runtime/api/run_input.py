@@ -1,7 +1,7 @@
 """The input of a run, as every transport decodes it, and the current run of a task."""
 
 import hmac
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -134,6 +134,22 @@ class Parameters:
     """The name of that schema, for the model."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """An operator's changes of the agent that answers, for one run. `None` changes nothing."""
+
+    instructions: str | None = field(default=None, repr=False)
+    parameters: Parameters = Parameters()
+    tools: Collection[str] | None = None
+    """The names of the server's actions that the agent may still call."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of what is changed."""
+        values = {"instructions": self.instructions, **vars(self.parameters), "tools": self.tools}
+        return [name for name, value in values.items() if value is not None]
+
+
 @dataclass(frozen=True, slots=True)
 class AgentInput:
     """The state and configuration the client holds for one agent."""
@@ -183,6 +199,8 @@ class RunInput:
     """Context of the frontend for the model, beside the messages."""
     parameters: Parameters = Parameters()
     """Settings of the model for this run only."""
+    overrides: Overrides | None = field(default=None, compare=False)
+    """Changes of the agent by an operator; set by transports that have checked the permission."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """The client's properties, on top of the operator's."""
     headers: Mapping[str, str] = field(default_factory=dict)

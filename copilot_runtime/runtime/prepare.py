@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from copilot_runtime.actions.sources import ActionList, gather_actions, select_actions
+from copilot_runtime.adapters.parameters import merge_parameters
 from copilot_runtime.agents.direct import FileStoringAgent, stores_files
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.api.action import Action, ActionSource
@@ -16,7 +18,7 @@ from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.hooks import Hooks, call
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import FileStore
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Overrides, RunInput
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import AgentNotFound, ConfigurationFailed, Misuse
 from copilot_runtime.runtime.interrupts import check_agent
@@ -119,6 +121,8 @@ class RunPreparer:
         answering = self._select_agent(request, agents, agent)
         if answering is self.chat and not self.handoff.model:
             raise _no_model(agents)
+        if request.overrides is not None:
+            request, answering = apply_overrides(request, request.overrides, answering)
         for part in (*self.stages, answering):
             part.check(request)
         actions = await self._gather_actions(request, agents)
@@ -231,6 +235,8 @@ class RunPreparer:
         actions = await gather_actions(self.sources, request) if self.sources else []
         if agents and self.handoff.allows(request):
             actions = [*actions, *build_handoff_actions(agents, request)]
+        if request.overrides is not None and (names := request.overrides.tools) is not None:
+            return [action for action in actions if action.name in names]
         return actions
 
     def _add_actions(
@@ -253,6 +259,26 @@ class RunPreparer:
         if actions:
             request = copy_with(request, actions=[*actions, *request.actions])
         return PendingRun(request, agent, is_rewritten)
+
+
+def apply_overrides(run: RunInput, overrides: Overrides, agent: Agent) -> tuple[RunInput, Agent]:
+    """Return the run with an operator's parameters, and a copy of its agent with instructions.
+
+    The parameters are not restricted as those of pages are. Raises `Misuse` for an agent that takes
+    neither.
+    """
+    names = [name for name in overrides.names if name != "tools"]
+    if names and not agent.has_instructions:
+        raise Misuse(
+            f"The agent {run.agent_name!r} is a program of its own: its {' and '.join(names)} "
+            "cannot be changed here, only its tools."
+        )
+    changed: Any = agent
+    if overrides.instructions is not None:
+        changed = copy(agent)
+        changed.instructions = overrides.instructions
+    parameters = merge_parameters(run.parameters, overrides.parameters)
+    return replace(run, parameters=parameters), changed
 
 
 def _no_model(agents: Mapping[str, Agent]) -> Misuse:

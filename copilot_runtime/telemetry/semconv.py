@@ -264,6 +264,11 @@ RUN_OUTCOME = _define(
     "string",
     "`finished`, `failed`, `stopped`, `refused`, or `interrupted` if it waits for a person.",
 )
+RUN_OVERRIDES = _define(
+    "copilot.run.overrides",
+    "string[]",
+    "The names of what an operator changed of the agent in the playground.",
+)
 RUN_PROTOCOL = _define("copilot.run.protocol", "string", "`agui` or `graphql`.")
 RUN_TURNS = _define("copilot.run.turns", "int", "Number of requests to models.")
 RUN_TOOL_CALLS = _define("copilot.run.tool_calls", "int", "Number of tool calls.")

@@ -56,7 +56,14 @@ async def test_axe_finds_nothing_in_the_chat(browser: Browser, axe: str) -> None
         await page.set_viewport_size({"width": 1440, "height": 900})
         await open_panel(page, "Connect")
         assert await find_violations(page, axe) == []
+        await page.get_by_role("tab", name="Playground").click()
+        await page.get_by_label("Model").fill("gpt-5")
+        assert await find_violations(page, axe) == []
+        await page.get_by_role("button", name="Ask both ways").click()
+        await expect(page.locator("#columns .changed")).to_be_visible()
+        assert await find_violations(page, axe) == []
 
+        await page.get_by_role("button", name="Close", exact=True).click()
         await page.get_by_role("button", name="Close the panel").click()
         await page.get_by_label("Agent", exact=True).select_option("clerk")
         await say(page, "export")

@@ -630,6 +630,20 @@ async def test_a_question_is_edited_in_a_thread_of_its_own(browser: Browser):
         await expect(titles(page)).to_have_text(["hello", "think"])
 
 
+async def test_a_conversation_goes_on_from_an_answer_in_a_thread_of_its_own(browser: Browser):
+    async with console(browser, DemoAdapter(pace=0)) as page:
+        for words in ("think", "hello"):
+            await say(page, words)
+            await expect(page.locator(".run").last).to_be_visible()
+            await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await page.get_by_role("button", name="Go on from here in a new thread").first.click()
+        await expect(page.locator(".bubble")).to_have_text(["think"])
+        await say(page, "Show me an error")
+
+        await expect(page.locator(".bubble")).to_have_text(["think", "Show me an error"])
+        await expect(titles(page)).to_have_text(["think", "think"])
+
+
 async def test_an_answer_is_asked_for_again_in_place_of_the_last_one(browser: Browser):
     model = HeldAdapter("One")
     async with console(browser, model) as page:

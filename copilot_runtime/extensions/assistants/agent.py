@@ -29,7 +29,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.api.retrieval import FileReader, Passage, Retriever
+from copilot_runtime.api.retrieval import FileReader, Retriever
 from copilot_runtime.api.run_input import CURRENT_RUN, Parameters, RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import AgentNotFound, CopilotError, LimitExceeded, Misuse
@@ -38,9 +38,9 @@ from copilot_runtime.extensions.assistants.definition import AssistantDefinition
 from copilot_runtime.extensions.assistants.delegation import (
     LIST_HANDOFFS,
     LIST_SUB_AGENTS,
-    PROMPT_PREFIX,
     RUN_HANDOFF,
     RUN_SUB_AGENT,
+    QuestionRetriever,
     allows,
     build_handoff,
     build_lists,
@@ -97,6 +97,7 @@ class AssistantAgent(Agent):
         window_rules: How a budgeted context window is filled: a name of `RULES`.
     """
 
+    has_instructions = True
     executes_actions = True
 
     def __init__(
@@ -120,6 +121,8 @@ class AssistantAgent(Agent):
         self.retriever = retriever
         self.files = files
         self.window_rules = window_rules
+        self._body: str | None = None
+        """Instructions in place of those in the file of `name`."""
         self._missing: set[tuple[str, str]] = set()
         """Missing tools that were already logged, by assistant and tool."""
 
@@ -134,6 +137,16 @@ class AssistantAgent(Agent):
         """The text that describes the assistant for the selection of agents."""
         definition = self.folder.definitions.get(self.name)
         return "" if definition is None else definition.profile
+
+    @property
+    def instructions(self) -> str:
+        """The assistant's instructions: the template of its file, unless others are set."""
+        definition = self.folder.definitions.get(self.name)
+        return self._body if self._body is not None else definition.body if definition else ""
+
+    @instructions.setter
+    def instructions(self, template: str) -> None:
+        self._body = template
 
     @property
     def is_replayable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
@@ -312,6 +325,9 @@ class AssistantAgent(Agent):
         parameters = self.parameters or Parameters()
         if definition.model:
             parameters = replace(parameters, model=definition.model)
+        body = definition.body
+        if self._body is not None and definition.name == self.name and not depth:
+            body = self._body
 
         def write_instructions(run: RunInput) -> str:
             values = {
@@ -325,7 +341,7 @@ class AssistantAgent(Agent):
                 "agents": {name: one.summary for name, one in scope.definitions.items()},
             }
             source = f"{definition.name}.agent.md"
-            return render_template(definition.body, source, values, definition.body_line)
+            return render_template(body, source, values, definition.body_line)
 
         window = None
         if definition.budget:
@@ -336,7 +352,7 @@ class AssistantAgent(Agent):
             parameters=parameters,
             max_turns=definition.max_turns,
             action_timeout=self.action_timeout,
-            retriever=_QuestionRetriever(self.retriever) if self.retriever else None,
+            retriever=QuestionRetriever(self.retriever) if self.retriever else None,
             files=None if depth else self.files,
             window=window,
         )
@@ -351,17 +367,6 @@ class AssistantAgent(Agent):
                 logger.warning(
                     "The assistant %r names a tool that is not there: %s.", definition.name, name
                 )
-
-
-class _QuestionRetriever:
-    """Retrieves passages for the user's questions only, not for prompts between assistants."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-
-    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
-        messages = [one for one in run.messages if not one.id.startswith(PROMPT_PREFIX)]
-        return await self._retriever.retrieve(replace(run, messages=messages))
 
 
 def _asks(message: Message) -> bool:

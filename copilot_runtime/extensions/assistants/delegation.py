@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
+from copilot_runtime.api.retrieval import Passage, Retriever
+from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import as_text, get_text, parse_object
 from copilot_runtime.extensions.assistants.definition import (
@@ -275,3 +278,15 @@ def _describe_end(id: str, name: str, result: str) -> Event:
     return Subagent(
         subagent_id=id, status="failed", name=name, message=f"The sub-agent {name!r} failed."
     )
+
+
+class QuestionRetriever:
+    """Retrieves passages for the user's questions only, not for prompts between assistants."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+
+    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
+        """Return the passages for the questions of a run."""
+        messages = [one for one in run.messages if not one.id.startswith(PROMPT_PREFIX)]
+        return await self._retriever.retrieve(replace(run, messages=messages))

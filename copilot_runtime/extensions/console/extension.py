@@ -6,19 +6,30 @@ from starlette.routing import BaseRoute
 
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.console.playground import (
+    OperatorPlayground,
+    PlaygroundEndpoint,
+    mark_changes,
+)
 from copilot_runtime.extensions.generative_ui.options import GenerativeUi
 from copilot_runtime.extensions.settings import narrow_settings
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
+from copilot_runtime.transports.agui.overrides import Playground
 
 
 class ConsoleExtension(Extension):
     """Adds the pages, which are served where the setting `console` is on."""
 
     name = "console"
-    requires = ("generative_ui",)
+    requires = ("generative_ui", "tracing")
 
     def build(self, core: Core) -> Contribution:
         self._core = core
-        return Contribution()
+        return Contribution(
+            parts={Playground: OperatorPlayground(core.parts.get(TraceAccess))},
+            stages=[mark_changes],
+            endpoints=[PlaygroundEndpoint],
+        )
 
     def pages(self, path: str) -> Sequence[BaseRoute]:
         from copilot_runtime.extensions.console.pages import Shell, build_pages, read_logo

@@ -27,13 +27,13 @@ _LIBRARIES = ("markdown-it.min.js", "purify.min.js", "highlight.min.js")
 """Files of `vendor/` that draw answers, without which `markdown.js` does not start."""
 
 _CHAT = (
-    *("format", "wire", "conversation", "markdown", "json", "findings", "frames"),
+    *("format", "stream", "wire", "conversation", "markdown", "json", "findings", "frames"),
     *("a2ui/values", "a2ui/components", "a2ui/surface"),
-    *("views", "tools", "talk", "footer", "threads", "media", "panel", "page"),
+    *("views", "tools", "talk", "footer", "threads", "media", "panel", "playground", "page"),
 )
 """Scripts of the chat in the order of execution: dependencies come first."""
 
-_SHARED = ("format", "data")
+_SHARED = ("format", "stream", "data")
 """Scripts of all other pages."""
 
 

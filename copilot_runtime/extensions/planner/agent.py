@@ -118,6 +118,8 @@ class PlannerAgent(Agent):
     resources: Stores tasks as resources of the knowledge extension, if given.
     """
 
+    has_instructions = True
+
     def __init__(
         self,
         adapter: Adapter,

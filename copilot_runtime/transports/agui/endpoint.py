@@ -42,6 +42,7 @@ from copilot_runtime.transports.agui.errors import (
     refusal_of,
 )
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
+from copilot_runtime.transports.agui.overrides import Playground, read_overrides
 from copilot_runtime.transports.agui.routes import (
     READS,
     SCOPES,
@@ -96,6 +97,7 @@ class AguiEndpoint(Transport):
         )
         self._push = services.parts.find(ThreadPush)
         self._app_proxy = services.parts.find(AppRequests)
+        self._playground = services.parts.find(Playground)
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
         self._keep_alive = settings.keep_alive
@@ -135,6 +137,9 @@ class AguiEndpoint(Transport):
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
+                overrides = read_overrides(operation.body, request, self._playground)
+                if overrides is not None:
+                    run = replace(run, overrides=overrides)
                 request.starts_run = True
                 request.thread, request.run = run.thread_id, run.run_id
                 if run.properties.get(PROXIED_REQUEST) is not None:

@@ -176,6 +176,12 @@ class RunAgentInput(BaseModel):
     parent_run_id: str | None = Field(
         default=None, alias="parentRunId", description="The id of the parent run.", examples=[None]
     )
+    overrides: dict[str, Any] | None = Field(
+        default=None,
+        description="Changes of the agent for this run: instructions, parameters, tools. For "
+        "operators, and pages of this server.",
+        examples=[None],
+    )
 
 
 class AgentInfo(_Model):

@@ -100,7 +100,9 @@ class RunAudit(RunObserver):
 
     def on_start(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
         text = _find_question(run.request) if self._content else ""
-        self._record(run.request, "run.start", "allowed", text=text)
+        changes = run.request.overrides
+        reason = f"playground: {', '.join(changes.names)}" if changes is not None else ""
+        self._record(run.request, "run.start", "allowed", reason, text=text)
 
     def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         if is_lost:  # recorded by the process that has stored another end

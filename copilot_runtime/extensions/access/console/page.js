@@ -9,12 +9,11 @@ async function ask(path, method = "GET", sent = undefined) {
 
 /* A button that acts at the second click, as what it does cannot be undone. */
 function sureButton(label, question, act) {
-  const made = Object.assign(element("button", label, "danger"), { type: "button" });
-  made.onblur = () => { made.textContent = label; };
-  made.onclick = () => {
+  const made = button(label, () => {
     if (made.textContent === label) made.textContent = question;
     else attempt(act);
-  };
+  }, "danger");
+  made.onblur = () => { made.textContent = label; };
   return made;
 }
 

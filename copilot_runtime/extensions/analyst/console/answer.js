@@ -37,10 +37,8 @@ function formatUntil(milliseconds) {
 }
 
 function drawDownload(download) {
-  const box = element("p", "", "buttons"), button = element("button", `Download ${download.filename}`);
-  button.type = "button";
-  button.onclick = () => attempt(() => saveDownload(pathOf("downloads", download.id), download.filename));
-  box.append(button, element("small", `${countRows(download.row_count)}, until ${formatUntil(Date.parse(download.expires_at))}`, "note"));
+  const box = element("p", "", "buttons"), save = () => attempt(() => saveDownload(pathOf("downloads", download.id), download.filename));
+  box.append(button(`Download ${download.filename}`, save), element("small", `${countRows(download.row_count)}, until ${formatUntil(Date.parse(download.expires_at))}`, "note"));
   return box;
 }
 
@@ -90,14 +88,11 @@ function drawLineage({ trust, lineage = [] }) {
 function drawQuestion(text, options, choose) {
   const box = element("div", "", "question"), buttons = element("p", "", "buttons");
   for (const [name, value] of options) {
-    const button = element("button", name, value === true ? "main" : "");
-    button.type = "button";
-    button.onclick = () => {
+    buttons.append(button(name, ({ target }) => {
       for (const other of buttons.children) other.disabled = true;
-      button.setAttribute("aria-pressed", "true");
+      target.setAttribute("aria-pressed", "true");
       choose(value);
-    };
-    buttons.append(button);
+    }, value === true ? "main" : ""));
   }
   box.append(element("p", text), buttons);
   return box;

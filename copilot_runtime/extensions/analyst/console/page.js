@@ -54,16 +54,14 @@ async function list() {
 }
 
 function drawDataset({ name, description, row_count, columns, is_saved }) {
-  const item = element("li"), button = element("button");
-  button.type = "button";
-  button.setAttribute("aria-current", String(name === state.open));
-  button.append(element("b", name));
+  const item = element("li"), choice = button("", () => attempt(() => open(name)));
+  choice.setAttribute("aria-current", String(name === state.open));
+  choice.append(element("b", name));
   const facts = [`${formatCount(row_count ?? 0)} rows`, `${columns.length} columns`];
   if (is_saved) facts.push("saved by you");
-  button.append(element("small", facts.join(" · ")));
-  if (description) button.append(element("small", cut(description, 120)));
-  button.onclick = () => attempt(() => open(name));
-  item.append(button);
+  choice.append(element("small", facts.join(" · ")));
+  if (description) choice.append(element("small", cut(description, 120)));
+  item.append(choice);
   return item;
 }
 
@@ -134,12 +132,7 @@ function suggest({ name, row_count, columns, time_range }, words = "") {
   else if (text) offers.push(`How many rows of ${name} are there by ${text.name}?`);
   if (number && time_range) offers.push(`Show ${number.name} by month as a chart`);
   else if (number) offers.push(`Which 10 rows of ${name} have the highest ${number.name}?`);
-  $("suggestions").replaceChildren(...(words ? [element("span", words)] : []), ...offers.map((words) => {
-    const button = element("button", words);
-    button.type = "button";
-    button.onclick = () => start(words);
-    return button;
-  }));
+  $("suggestions").replaceChildren(...(words ? [element("span", words)] : []), ...offers.map((words) => button(words, () => start(words))));
   $("suggestions").hidden = false;
 }
 
@@ -158,13 +151,7 @@ async function showMemory() {
 function drawMemory({ id, kind, text, hits, is_pinned }) {
   const item = element("li"), buttons = element("div", "", "buttons");
   const path = pathOf("memory", id);
-  const act = (name, work) => {
-    const button = element("button", name);
-    button.type = "button";
-    button.onclick = () => attempt(async () => { await work(); await showMemory(); });
-    buttons.append(button);
-    return button;
-  };
+  const act = (name, work) => buttons.appendChild(button(name, () => attempt(async () => { await work(); await showMemory(); })));
   act("Pin", () => change("PATCH", path, { is_pinned: !is_pinned })).setAttribute("aria-pressed", String(Boolean(is_pinned)));
   act("Edit", async () => {
     const words = prompt("What should be remembered?", text);

@@ -208,8 +208,10 @@ const EVENTS = {
     thread.changed.add(step);
   },
 
-  /* The format of interrupts before they were part of a run's outcome. */
+  /* Changes of the playground, and the format of interrupts before they were part of a run's outcome. */
   CUSTOM(thread, { name, value }) {
+    if (name === "playground" && thread.items.findLast(({ role, kind }) => role === "user" || kind === "changes")?.kind !== "changes")
+      thread.add({ role: "note", kind: "changes", value });
     if (name !== "on_interrupt") return;
     const message = typeof value === "string" ? value : undefined;
     const interrupt = { id: newId(), reason: "input", message, metadata: message ? undefined : { value }, event: { value } };

@@ -19,17 +19,10 @@ async function attempt(work) {
     return await work();
   } catch (error) {
     if (error.name === "AbortError") return undefined;
-    const way = Object.assign(element("button", "Sign in", "link"), { type: "button", onclick: () => askToSignIn() });
+    const way = button("Sign in", () => askToSignIn(), "link");
     const mayHelp = error.status === 401 || error.status === 403;
     $("problem").replaceChildren(...[error.message, error.status === 403 ? $("problem").dataset.forbidden : "", mayHelp ? way : ""].filter(Boolean).flatMap((part) => [part, " "]));
     $("problem").hidden = false;
     return undefined;
   }
-}
-
-function element(tag, text = "", className = "") {
-  const made = document.createElement(tag);
-  made.textContent = visible(text);
-  if (className) made.className = className;
-  return made;
 }

@@ -16,14 +16,14 @@ const TRUST = {
 };
 
 function drawThoughts(node, title, { thoughts = [], is_done }) {
-  const list = element("ol", "steps");
+  const list = element("ol", "", "steps");
   for (const { type, content, tool_name } of thoughts) {
     const item = list.appendChild(element("li"));
     item.dataset.type = type;
-    item.append(element("small", "", tool_name ?? type), element("span", "", content));
+    item.append(element("small", tool_name ?? type), element("span", content));
   }
   const count = `${thoughts.length} ${thoughts.length === 1 ? "thought" : "thoughts"}`;
-  title.replaceChildren(element("b", "", is_done ? count : "Working on it"));
+  title.replaceChildren(element("b", is_done ? count : "Working on it"));
   if (is_done && !node.isDone) node.open = false;
   node.isDone = is_done;
   node.replaceChildren(title, list);
@@ -31,23 +31,17 @@ function drawThoughts(node, title, { thoughts = [], is_done }) {
 
 /* An image from the server, as a blob: the page's policy forbids other images. */
 async function loadPicture(id) {
-  const picture = await (await request("GET", `/analyst/charts/${id}.png?theme=${themeOfPage()}`)).blob();
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(picture);
-  });
+  return readAsDataUrl(await (await request("GET", `/analyst/charts/${id}.png?theme=${themeOfPage()}`)).blob());
 }
 
 function drawChart(node, title, { id, title: words }) {
-  title.replaceChildren(element("b", "", "Chart"), element("span", "brief", words));  // the image has its title
+  title.replaceChildren(element("b", "Chart"), element("span", words, "brief"));  // the image has its title
   const look = `${id} ${themeOfPage()}`;
   if (node.chart === look) return;
   node.chart = look;
-  const image = node.querySelector("img") ?? Object.assign(element("img", "chart"), { alt: words || "Chart", hidden: true });
+  const image = node.querySelector("img") ?? Object.assign(element("img", "", "chart"), { alt: words || "Chart", hidden: true });
   node.replaceChildren(title, image);
-  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
+  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), () => image.replaceWith(element("small", "The chart is no longer kept.")));
 }
 
 themeListeners.add(() => {
@@ -57,33 +51,29 @@ themeListeners.add(() => {
 
 function drawTable(node, title, { title: words, columns = [], rows = [], total_rows: total = rows.length }) {
   const name = words && !/^[\d,]+ rows?$/.test(words) ? words : "Table", shown = Math.min(rows.length, MOST_ROWS);
-  title.replaceChildren(element("b", "", name), element("small", "", `${shown < total ? `${shown} of ` : ""}${formatCount(total)} ${total === 1 ? "row" : "rows"}`));
+  title.replaceChildren(element("b", name), element("small", `${shown < total ? `${shown} of ` : ""}${formatCount(total)} ${total === 1 ? "row" : "rows"}`));
   node.replaceChildren(title, tableOf(columns.map((column) => column.name), rows.slice(0, MOST_ROWS)));
 }
 
 function drawDownload(node, title, { id, filename, row_count: rows = 0 }) {
   const get = button(`Download ${filename}`, async () => {
     try {
-      const save = element("a"), file = await (await request("GET", `/analyst/downloads/${id}`)).blob();
-      save.href = URL.createObjectURL(file);
-      save.download = filename;
-      save.click();
-      setTimeout(() => URL.revokeObjectURL(save.href), 10_000);
+      saveFile(await (await request("GET", `/analyst/downloads/${id}`)).blob(), filename);
     } catch (error) {
       showProblem(error);
     }
   });
-  title.replaceChildren(element("b", "", "File"), element("small", "", `${rows.toLocaleString("en")} rows`));
+  title.replaceChildren(element("b", "File"), element("small", `${rows.toLocaleString("en")} rows`));
   node.replaceChildren(title, get);
 }
 
 function drawLineage(node, title, { trust, lineage = [] }) {
   const [name, meaning] = TRUST[trust] ?? [trust ?? "no data", "without numbers of the data"];
-  title.replaceChildren(element("b", `trust ${trust}`, name), element("small", "", meaning));
+  title.replaceChildren(element("b", name, `trust ${trust}`), element("small", meaning));
   const parts = lineage.flatMap((one) => [
-    ...(one.checks ?? []).map((check) => element("p", "check", check)),
+    ...(one.checks ?? []).map((check) => element("p", check, "check")),
     codeOf(one.sql, "sql"),
-    element("small", "", [one.tables?.length && `tables: ${one.tables.join(", ")}`, one.filters?.length && `filters: ${one.filters.join("; ")}`, one.rows_scanned != null && `${one.rows_scanned.toLocaleString("en")} rows read`].filter(Boolean).join(" · ")),
+    element("small", [one.tables?.length && `tables: ${one.tables.join(", ")}`, one.filters?.length && `filters: ${one.filters.join("; ")}`, one.rows_scanned != null && `${one.rows_scanned.toLocaleString("en")} rows read`].filter(Boolean).join(" · ")),
   ]);
   if (!node.isDrawn) node.open = lineage.some((one) => one.checks?.length);
   node.isDrawn = true;
@@ -91,8 +81,8 @@ function drawLineage(node, title, { trust, lineage = [] }) {
 }
 
 function drawChoice(node, title, { options = [] }) {
-  title.replaceChildren(element("b", "", "Choose, or write something else"));
-  const buttons = element("div", "buttons");
+  title.replaceChildren(element("b", "Choose, or write something else"));
+  const buttons = element("div", "", "buttons");
   buttons.append(...options.map((option) => button(option, () => {
     for (const each of buttons.children) each.disabled = true;
     send(option);

@@ -1,37 +1,45 @@
-/* The footer of an answer: copy, ask again, feedback, trace and usage of its runs. */
+/* The footer of an answer: copy, ask again, branch, feedback, trace and usage of its runs. */
 
 const MOST_RATINGS = 500;
 const keptRatings = stored("localStorage", "ratings");
 let ratings = asRecord(keptRatings.get());
-let readsTraces = false;  // whether the user may open traces
+let isOperator = false;  // whether the user may open traces, and the playground
 
 function asRecord(text) {
   const value = text ? asValue(text) : null;
   return isObject(value) ? value : {};
 }
 
-async function discoverTraces() {
-  if (!$("items").dataset.keepsTraces) return;
-  readsTraces = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
+async function discoverOperator() {
+  isOperator = await json("GET", "/traces/access").then((access) => access.may_read, () => false);
   for (const item of thread.items) if (item.kind === "run") thread.changed.add(item);
   draw();
+  known = null;
+  discoverPlayground();
 }
 
 function footerView() {
-  const node = element("div", "actions run");
+  const node = element("div", "", "actions run");
   return { node, update(item, thread) {
-    const problem = element("span", "", item.problem ?? ""), focused = node.querySelector("button:focus")?.ariaLabel;
+    const problem = element("span", item.problem ?? ""), focused = node.querySelector("button:focus")?.ariaLabel;
     const isLast = thread.items.findLast(({ kind }) => kind === "run") === item;
     const ids = item.values.map(({ id }) => id), isRated = Boolean($("items").dataset.keepsTraces);
     problem.role = "status";
     node.replaceChildren(
       iconButton("copy", "Copy", (event) => copyText(answerAbove(item, thread), event.currentTarget)),
       ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
+      ...(keepsHistory() ? [] : [iconButton("branch", "Go on from here in a new thread", () => branchAfter(item))]),
       ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
-      ...(isRated && readsTraces ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
+      ...(isRated && isOperator ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
       ...usageOf(item.values.flatMap(({ usage }) => usage)), problem);
     if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
   } };
+}
+
+function branchAfter(item) {
+  if (reading) return;
+  branchBefore(thread.items.indexOf(item) + 1);
+  $("input").focus();
 }
 
 /* The texts between the question and the footer of its answer. */
@@ -44,11 +52,11 @@ function answerAbove(item, thread) {
 function usageOf(values) {
   const sum = (name) => formatCount(values.reduce((total, each) => total + (each[name] ?? 0), 0));
   const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
-  return values.length ? [element("span", "usage", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`)] : [];
+  return values.length ? [element("span", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`, "usage")] : [];
 }
 
 function traceLink(runId, number) {
-  const made = element("a", "", `Trace${number}`);
+  const made = element("a", `Trace${number}`);
   made.href = `${pages.tracing}#run=${encodeURIComponent(runId)}`;
   return made;
 }

@@ -1,4 +1,4 @@
-/* Formats times, counts, prices and answers to questions, and truncates long texts. */
+/* Makes elements, and formats times, counts, prices and answers to questions. */
 
 function formatTime(milliseconds) {
   if (milliseconds < 1) return `${Math.round(milliseconds * 1000)} µs`;
@@ -36,6 +36,29 @@ const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 
 const BIDIRECTIONAL = /[\u202a-\u202e\u2066-\u2069]/g;
 
 const visible = (text) => String(text).replace(BIDIRECTIONAL, "\ufffd");
+
+/* An element with a text, which is no HTML. */
+function element(tag, text = "", className = "") {
+  return Object.assign(document.createElement(tag), { textContent: visible(text ?? ""), className });
+}
+
+const button = (label, onclick, className = "") => Object.assign(element("button", label, className), { type: "button", onclick });
+
+function readAsDataUrl(blob) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(blob);
+  });
+}
+
+/* Downloads a file. */
+function saveFile(blob, name) {
+  const link = Object.assign(element("a"), { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
 
 /* Answers to questions: the button, and what is said of it afterwards. */
 const REPLIES = {

@@ -64,7 +64,7 @@ class Sandbox {
     this.#count += 1 + size / 10_000;
     if (this.#count <= MOST_MESSAGES) return size <= MOST_MESSAGE;
     sandboxes.delete(this);
-    this.frame.replaceWith(element("p", "note", "It sent too many messages, and was closed."));
+    this.frame.replaceWith(element("p", "It sent too many messages, and was closed.", "note"));
     return false;
   }
 
@@ -107,13 +107,13 @@ conversation into it: nothing is loaded before a person says so, and then in a f
 
 function outsideMedia(tag, address, description, height = { video: 320, audio: 60 }[tag]) {
   const kind = { img: "image", video: "video", audio: "sound" }[tag], url = webAddress(address);
-  if (!url) return element("span", "a2ui-unknown", description || (address ? `The ${kind} has an address that this page does not open.` : `No ${kind}`));
-  const { host, origin } = new URL(url), node = element("div", "a2ui-outside");
+  if (!url) return element("span", description || (address ? `The ${kind} has an address that this page does not open.` : `No ${kind}`), "a2ui-unknown");
+  const { host, origin } = new URL(url), node = element("div", "", "a2ui-outside");
   if (!hasSandbox()) return link(description || `The ${kind} at ${host}`, url);
-  if (description) node.append(element("span", "", description));
+  if (description) node.append(element("span", description));
   node.append(button(`Load the ${kind} from ${host}`, () => {
     const media = element(tag), sandbox = new Sandbox(description || kind, { reach: { resourceDomains: [origin] } });
-    const sheet = element("style", "", "body { margin: 0 } img, video, audio { display: block; max-width: 100%; max-height: 100vh }");
+    const sheet = element("style", "body { margin: 0 } img, video, audio { display: block; max-width: 100%; max-height: 100vh }");
     media.src = url;
     if (tag === "img") media.alt = description;
     else media.controls = true;
@@ -156,9 +156,9 @@ const PAGE_DESCRIPTION = "Draw a page of your own in the chat: HTML, style and s
   + "so write everything into it. Give the arguments in this order: initialHeight, placeholderMessages, css, html, jsFunctions, jsExpressions.";
 
 function generatedPageView() {
-  const node = element("section", "frame generated"), words = element("div", "note"), problems = element("div", "note problems");
+  const node = element("section", "", "frame generated"), words = element("div", "", "note"), problems = element("div", "", "note problems");
   const sandbox = new Sandbox("A page that the model has written", { receive: ({ type, message } = {}) => {
-    if (type === "sandbox/problem" && problems.children.length < MOST_PROBLEMS) problems.append(element("p", "", `In the page: ${asText(message).slice(0, 300)}`));
+    if (type === "sandbox/problem" && problems.children.length < MOST_PROBLEMS) problems.append(element("p", `In the page: ${asText(message).slice(0, 300)}`));
   } });
   let timer = 0, latest = {}, replaced = false, isSized = false, ran = 0, ranFunctions = false, measured = false;
   words.role = "status";
@@ -222,8 +222,8 @@ const MOST_REFUSALS = 3;         // by the user, after which the app may not ask
 
 /* Shows an app, and answers its requests. */
 class AppHost {
-  node = element("section", "frame app");
-  #status = element("div", "note");
+  node = element("section", "", "frame app");
+  #status = element("div", "", "note");
   #pending = 0;
   #refusals = 0;
 

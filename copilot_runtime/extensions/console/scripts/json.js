@@ -7,7 +7,7 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 /* Draws a text, which is JSON if it can be parsed. */
 function viewOfText(words) {
   const value = asValue(words);
-  return value === null || typeof value !== "object" ? element("pre", "", words) : viewOf(value);
+  return value === null || typeof value !== "object" ? element("pre", words) : viewOf(value);
 }
 
 function viewOf(value, depth = 0) {
@@ -18,13 +18,13 @@ function viewOf(value, depth = 0) {
   }
   if (!isObject(value)) return formatted(value);
   const pairs = Object.entries(value);
-  if (!pairs.length) return element("small", "", "nothing");
+  if (!pairs.length) return element("small", "nothing");
   if (pairs.length > 12 || depth > 2) return formatted(value);
-  const list = element("dl", "pairs");
+  const list = element("dl", "", "pairs");
   for (const [name, each] of pairs) {
     const cell = element("dd");
     cell.append(name === "sql" ? codeOf(visible(each), "sql") : isObject(each) || (Array.isArray(each) && each.some(isObject)) ? viewOf(each, depth + 1) : visible([each].flat().join(", ").slice(0, MOST_JSON)));
-    list.append(element("dt", "", name), cell);
+    list.append(element("dt", name), cell);
   }
   return list;
 }
@@ -33,11 +33,11 @@ const formatted = (value) => codeOf(visible(JSON.stringify(value, null, 2).slice
 
 /* A table of the first rows, whose numbers stand on the right. */
 function tableOf(names, rows) {
-  const box = element("div", "scroll"), table = box.appendChild(element("table"));
+  const box = element("div", "", "scroll"), table = box.appendChild(element("table"));
   const isNumber = names.map((_, at) => rows.some((row) => typeof row[at] === "number"));
   const write = (line, tag, cells) => cells.forEach((cell, at) => {
     const text = typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 6 }) : cell === undefined ? "" : typeof cell === "object" ? JSON.stringify(cell) : String(cell);
-    line.append(element(tag, isNumber[at] ? "number" : "", text));
+    line.append(element(tag, text, isNumber[at] ? "number" : ""));
   });
   write(table.createTHead().insertRow(), "th", names);
   const body = table.createTBody();
@@ -45,7 +45,7 @@ function tableOf(names, rows) {
   box.tabIndex = 0;
   if (rows.length <= MOST_ROWS) return box;
   const all = element("div");
-  all.append(box, element("small", "", `${MOST_ROWS} of ${formatCount(rows.length)} rows`));
+  all.append(box, element("small", `${MOST_ROWS} of ${formatCount(rows.length)} rows`));
   return all;
 }
 

@@ -5,12 +5,7 @@ const takesFiles = Boolean(pages.knowledge);
 const attachments = [];  // AG-UI message parts
 
 async function readFile(file) {
-  const url = await new Promise((read, failed) => {
-    const reader = new FileReader();
-    reader.onload = () => read(reader.result);
-    reader.onerror = () => failed(reader.error);
-    reader.readAsDataURL(file);
-  });
+  const url = await readAsDataUrl(file);
   const source = { type: "data", value: url.slice(url.indexOf(",") + 1), mimeType: file.type || "application/octet-stream" };
   return { type: file.type.startsWith("image/") ? "image" : "document", source, metadata: { filename: file.name } };
 }

@@ -24,6 +24,7 @@ async function go() {
   drawThreads();
   drawIntro();
   drawConnect();
+  discoverPlayground();
   $("input").focus();
   if (found) await open();
 }
@@ -81,8 +82,8 @@ async function discover() {
     showProblem(error, [["Try again", start]]);
     return false;
   }
-  const chosen = named(location.hash)?.agent ?? $("agent").value, names = Object.keys(agents);
-  $("agent").replaceChildren(...names.map((name) => element("option", "", name)));
+  const chosen = named(location.hash)?.agent ?? asValue(draft.get()).agent ?? $("agent").value, names = Object.keys(agents);
+  $("agent").replaceChildren(...names.map((name) => element("option", name)));
   if (agents[chosen]) $("agent").value = chosen;
   $("agent-box").hidden = names.length < 2;
   return true;
@@ -99,11 +100,12 @@ async function start() {
   refreshThreads();
   leaveThreads();
   followThreads();
-  discoverTraces();
+  discoverOperator();
   discoverData().catch(() => {});  // the page Data shows the error
   discoverLeftOut().catch(() => {});  // a server that is not ready answers chats with its errors
   threadId = "";  // read it again even if it is the one that is shown
   await go();
+  openDraft();
 }
 
 /* ---- notes of the demo ---- */
@@ -114,7 +116,7 @@ function drawNotes() {
   const notes = notesOf(thread), now = JSON.stringify(notes);
   if (now === notesShown) return;
   notesShown = now;
-  $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
+  $("notes").replaceChildren(...notes.map((words) => element("li", words)));
   $("notes-box").hidden = !notes.length;
 }
 

@@ -1,6 +1,6 @@
 /* The panel: the state of the agent, the events on the wire, and how other programs connect. */
 
-const PANEL = ["state", "wire", "connect"];
+const PANEL = ["state", "wire", "connect", "playground"];
 
 function openPanel(isOpen) {
   $("panel").hidden = !isOpen;
@@ -21,9 +21,9 @@ $("open-panel").onclick = () => openPanel($("panel").hidden);
 $("close-panel").onclick = () => { openPanel(false); $("open-panel").focus(); };
 for (const each of PANEL) $(`tab-${each}`).onclick = () => choosePanel(each);
 $("panel-tabs").onkeydown = ({ key }) => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[key], at = PANEL.findIndex((each) => !$(`${each}-box`).hidden);
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[key], shown = PANEL.filter((each) => !$(`tab-${each}`).hidden);
   if (!step) return;
-  const next = PANEL[(at + step + PANEL.length) % PANEL.length];
+  const at = shown.findIndex((each) => !$(`${each}-box`).hidden), next = shown[(at + step + shown.length) % shown.length];
   choosePanel(next);
   $(`tab-${next}`).focus();
 };
@@ -35,7 +35,7 @@ async function discoverLeftOut() {
   const tools = failing.filter((check) => check.split(":")[0] === "tools");
   $("left-out-box").hidden = !tools.length;
   $("open-panel").classList.toggle("warns", tools.length > 0);
-  $("left-out").replaceChildren(...tools.map((check) => element("li", "", check.replace(/^tools:? ?/, "") || "The log of the server names them.")));
+  $("left-out").replaceChildren(...tools.map((check) => element("li", check.replace(/^tools:? ?/, "") || "The log of the server names them.")));
 }
 
 let stateShown;
@@ -76,7 +76,7 @@ function drawWire() {
   $("wire-count").textContent = `${wireTotal} event${wireTotal === 1 ? "" : "s"}`;
   $("wire").replaceChildren(...wire.map(([time, data]) => {
     const item = element("li");
-    item.append(element("span", "", time), ` ${data}`);
+    item.append(element("span", time), ` ${data}`);
     return item;
   }));
   $("wire").scrollTop = $("wire").scrollHeight;
@@ -90,5 +90,5 @@ function drawConnect() {
     "React, 1.10": ["tsx", `import { CopilotKit } from "@copilotkit/react-core";\n\n<CopilotKit runtimeUrl="${base}">\n  <App />\n</CopilotKit>`],
     "curl": ["bash", `curl -N ${base}/agent/${encodeURIComponent(agent)}/run \\\n  -H 'content-type: application/json' \\\n  -d '${JSON.stringify({ threadId: "t1", runId: "r1", messages: [{ id: "m1", role: "user", content: "Hello" }], tools: [], context: [] })}'`],
   };
-  $("connect-box").replaceChildren(...Object.entries(ways).flatMap(([name, [language, code]]) => [element("h2", "", name), codeOf(code, language)]));
+  $("connect-box").replaceChildren(...Object.entries(ways).flatMap(([name, [language, code]]) => [element("h2", name), codeOf(code, language)]));
 }

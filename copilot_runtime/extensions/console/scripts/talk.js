@@ -19,6 +19,7 @@ function show(conversation) {
   transcript = new Transcript($("items"), thread);
   decided = new Map();
   lastClick = undefined;
+  changes = null;
 }
 
 /* Reads one stream at a time; a later call ends the previous reading, not the run. */
@@ -48,7 +49,7 @@ async function alone(work, ways) {
 function answer({ click = lastClick, ...resume } = {}) {
   return alone(async (mine) => {
     for (let round = 0; round < ROUNDS; round++) {
-      const run = await readRun(mine, input({ ...resume, click }));
+      const run = await readRun(mine, { ...input({ ...resume, click }), ...(changes && { overrides: changes }) });
       resume = {};
       if (run.error || mine.stop || thread.interrupts.length || !(await act(mine))) return;
     }
@@ -176,6 +177,7 @@ function decisions() {
 
 function send(content) {
   lastClick = undefined;
+  takeChanges();
   thread.add({ id: newId(), role: "user", content });
   if (!location.hash) history.replaceState(null, "", hashOf(agent, threadId));
   draw();
@@ -188,6 +190,7 @@ const keepsHistory = () => $("items").dataset.history === "server";
 
 /* Asks a question again, in place of all that came after it. */
 function askAgain(item, content = item.content) {
+  takeChanges();
   item.content = content;
   thread.cut(thread.items.indexOf(item) + 1);
   thread.changed.add(item);
@@ -199,10 +202,22 @@ function regenerate() {
   return reading || !asked ? undefined : askAgain(asked);
 }
 
-/* Edits a question: what came before goes on in a thread of its own, and the old one is kept. */
+/* Goes on with what came before an item in a thread of its own; the old one is kept. */
+function branchBefore(at) {
+  const branch = new Conversation();
+  for (const each of thread.items.slice(0, at)) branch.add(each);
+  branch.state = thread.state;
+  threadId = newId();
+  history.pushState(null, "", location.pathname + location.search);
+  show(branch);
+  draw();
+  drawThreads();
+}
+
+/* Edits a question, in a branch. */
 function edit(item, bubble) {
   if (reading) return;
-  const field = element("textarea"), buttons = element("div", "buttons");
+  const field = element("textarea"), buttons = element("div", "", "buttons");
   const close = () => { field.replaceWith(bubble); buttons.remove(); $("input").focus(); };
   const ask = () => {
     const words = field.value.trim();
@@ -210,12 +225,7 @@ function edit(item, bubble) {
     const files = Array.isArray(item.content) ? item.content.filter((part) => part.type !== "text") : [];
     const content = files.length ? [{ type: "text", text: words }, ...files] : words;
     if (keepsHistory()) return askAgain(item, content);
-    const branch = new Conversation();
-    for (const each of thread.items.slice(0, thread.items.indexOf(item))) branch.add(each);
-    branch.state = thread.state;
-    threadId = newId();
-    history.pushState(null, "", hashOf(agent, threadId));
-    show(branch);
+    branchBefore(thread.items.indexOf(item));
     return send(content);
   };
   field.value = wordsOf([item]);

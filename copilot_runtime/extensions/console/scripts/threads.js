@@ -87,7 +87,7 @@ async function followThreads() {
   const mine = following = new AbortController();
   try {
     const response = await request("GET", "/threads/changes?includeArchived=true", null, mine.signal);
-    for await (const found of framesOf(response)) found.map((data) => JSON.parse(data)).forEach(takeChange);
+    for await (const found of framesOf(response)) found.forEach(({ data }) => takeChange(JSON.parse(data)));
   } catch {
     // the list is reloaded when the page becomes visible, and on request
   }
@@ -137,7 +137,7 @@ function groupView(name) {
   const box = element("section"), list = element("ul");
   box.ariaLabel = name;
   list.ariaLabel = `Threads: ${name}`;
-  box.append(element("h2", "", name), list);
+  box.append(element("h2", name), list);
   return box;
 }
 
@@ -176,7 +176,7 @@ function threadView(each) {
   link.dataset.focus = `link ${each.id}`;
   link.title = title;
   if (here) link.setAttribute("aria-current", "page");
-  link.append(element("span", "title", title), element("span", "facts", factsOf(each)));
+  link.append(element("span", title, "title"), element("span", factsOf(each), "facts"));
   menu.setAttribute("aria-label", `More for ${title}`);
   menu.setAttribute("aria-expanded", String(opened === each.id));
   menu.dataset.focus = `menu ${each.id}`;
@@ -198,9 +198,10 @@ function toggleTools({ id }) {
 }
 
 function toolsFor(each) {
-  const tools = element("div", "tools");
+  const tools = element("div", "", "tools");
   tools.append(
     button("Rename", () => rename(each)),
+    button("Link", (event) => copyText(new URL(hashOf(each.agentId, each.id), location.href).href, event.currentTarget)),
     button(each.archived ? "Unarchive" : "Archive", () => archive(each)),
     button("Delete", () => remove(each), "danger"));
   return tools;

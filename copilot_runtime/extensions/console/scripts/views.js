@@ -1,19 +1,5 @@
 /* The views of a conversation. Text of models only becomes text nodes. */
 
-function element(tag, className = "", content = "") {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (content) made.textContent = content;
-  return made;
-}
-
-function button(label, onclick, className = "") {
-  const made = element("button", className, label);
-  made.type = "button";
-  made.onclick = onclick;
-  return made;
-}
-
 /* Draws the items of a conversation into a box, and redraws changed items. */
 class Transcript {
   #views = new Map();
@@ -43,7 +29,7 @@ class Transcript {
 /* Content of an agent that has another form than it should. */
 function unreadableView(error) {
   console.error(error);
-  return { node: element("div", "note", "This part of the answer cannot be shown."), update() {} };
+  return { node: element("div", "This part of the answer cannot be shown.", "note"), update() {} };
 }
 
 const VIEWS = {
@@ -53,9 +39,10 @@ const VIEWS = {
   activity: (item) => choose(ACTIVITIES, item.activityType, activityView)(item),
   interrupt: interruptView,
   error: errorView,
-  stopped: () => ({ node: element("div", "note stopped", "Stopped."), update() {} }),
-  plain: ({ text }) => ({ node: element("div", "note", text), update() {} }),
+  stopped: () => ({ node: element("div", "Stopped.", "note stopped"), update() {} }),
+  plain: ({ text }) => ({ node: element("div", text, "note"), update() {} }),
   run: footerView,
+  changes: changesView,
   step: stepView,
 };
 
@@ -89,7 +76,7 @@ function iconButton(icon, label, onclick) {
 }
 
 function userView(item) {
-  const node = element("div", "user"), bubble = node.appendChild(element("div", "bubble")), tools = node.appendChild(element("div", "actions"));
+  const node = element("div", "", "user"), bubble = node.appendChild(element("div", "", "bubble")), tools = node.appendChild(element("div", "", "actions"));
   tools.append(iconButton("edit", "Edit", () => edit(item, bubble)), iconButton("copy", "Copy", (event) => copyText(wordsOf([item]), event.currentTarget)));
   return { node, update() {
     const parts = Array.isArray(item.content) ? item.content : [{ type: "text", text: item.content }];
@@ -100,7 +87,7 @@ function userView(item) {
 function partView(part) {
   if (part.type === "text") return document.createTextNode(part.text);
   const { type, value, mimeType } = part.source ?? {};
-  if (part.type !== "image" || type !== "data") return element("em", "", `(${part.metadata?.filename ?? part.type})`);
+  if (part.type !== "image" || type !== "data") return element("em", `(${part.metadata?.filename ?? part.type})`);
   const image = element("img");
   image.src = `data:${mimeType};base64,${value}`;
   image.alt = "Attached image";
@@ -108,7 +95,7 @@ function partView(part) {
 }
 
 function assistantView() {
-  const node = element("div"), said = element("div", "assistant"), words = new MarkdownView(said), cards = new Map();
+  const node = element("div"), said = element("div", "", "assistant"), words = new MarkdownView(said), cards = new Map();
   return { node, update(item, thread) {
     if (item.content) {
       if (!said.isConnected && !node.contains(said)) node.prepend(said);
@@ -126,11 +113,11 @@ function assistantView() {
 
 /* A call of a tool: one line, which opens. */
 function callView(call) {
-  const node = element("details", "card busy"), title = element("summary"), brief = element("span", "brief");
-  const where = element("small"), given = element("div", "arguments"), result = element("div", "result");
+  const node = element("details", "", "card busy"), title = element("summary"), brief = element("span", "", "brief");
+  const where = element("small"), given = element("div", "", "arguments"), result = element("div", "", "result");
   const { name } = call.function;
   const again = button("Run it here", finishCalls);
-  title.append(element("b", "", name), brief, where);
+  title.append(element("b", name), brief, where);
   node.append(title, given, result);
   let drawn = "";
   return { node, update(thread) {
@@ -145,9 +132,9 @@ function callView(call) {
     const look = JSON.stringify([args.length, call.open, call.result?.content]);
     if (drawn === look) return;
     drawn = look;
-    given.replaceChildren(call.open ? element("pre", "", args || "…") : viewOfText(args || "{}"));
+    given.replaceChildren(call.open ? element("pre", args || "…") : viewOfText(args || "{}"));
     const isBelow = thread.items.some(({ activityType, content }) => activityType === "analyst-table" && isSameTable(content, call.result?.content));
-    result.replaceChildren(...(!call.result ? [] : isBelow ? [element("small", "", "The table is below.")] : [viewOfText(failure ?? (call.result.content || "done"))]));
+    result.replaceChildren(...(!call.result ? [] : isBelow ? [element("small", "The table is below.")] : [viewOfText(failure ?? (call.result.content || "done"))]));
   } };
 }
 
@@ -169,7 +156,7 @@ function failureIn(result) {
 }
 
 function reasoningView() {
-  const node = element("details", "thought"), title = element("summary"), thought = element("div");
+  const node = element("details", "", "thought"), title = element("summary"), thought = element("div");
   node.append(title, thought);
   return { node, update(item) {
     title.textContent = item.open ? "Thinking…" : "Thoughts";
@@ -178,8 +165,8 @@ function reasoningView() {
 }
 
 function activityView() {
-  const node = element("details", "card"), title = element("summary"), name = element("b"), content = element("pre");
-  title.append(name, element("small", "", "activity"));
+  const node = element("details", "", "card"), title = element("summary"), name = element("b"), content = element("pre");
+  title.append(name, element("small", "activity"));
   node.append(title, content);
   node.open = true;
   return { node, update(item) {
@@ -192,7 +179,7 @@ function activityView() {
 
 /* The sources of an answer, as chips that open the documents. */
 function sourcesView() {
-  const node = element("ol", "sources");
+  const node = element("ol", "", "sources");
   node.ariaLabel = "Sources";
   return { node, update({ content }) {
     node.replaceChildren(...(content?.sources ?? []).map(({ title, id, url }) => {
@@ -205,11 +192,11 @@ function sourcesView() {
 
 /* The files of a question, as chips, with what the server says of them. */
 function filesView() {
-  const node = element("ul", "sources files");
+  const node = element("ul", "", "sources files");
   node.ariaLabel = "Files";
   return { node, update({ content }) {
     node.replaceChildren(...(content?.files ?? []).map(({ name, state, message }) => {
-      const item = element("li", "", [name, state === "reading" ? "reading …" : message].filter(Boolean).join(" · "));
+      const item = element("li", [name, state === "reading" ? "reading …" : message].filter(Boolean).join(" · "));
       return item;
     }));
   } };
@@ -231,17 +218,17 @@ function tasksOf(tasks, depth = 0, found = []) {
 /* The progress of a plan, and a link to it. */
 function drawPlan(node, title, plan) {
   const { over = 0, total = 0 } = plan.progress ?? {};
-  const list = element("ol", "plan"), rows = tasksOf(plan.tasks);
+  const list = element("ol", "", "plan"), rows = tasksOf(plan.tasks);
   for (const { task, depth } of rows.slice(0, MOST_TASKS)) {
     const item = list.appendChild(element("li"));
     item.dataset.status = task.status;
     item.style.marginLeft = `${Math.min(depth, 6) * 1.1}rem`;
-    item.append(element("span", "", task.name), element("small", "", [task.status, task.assistant, task.decision && saidOf(task.decision)].filter(Boolean).join(" · ")));
+    item.append(element("span", task.name), element("small", [task.status, task.assistant, task.decision && saidOf(task.decision)].filter(Boolean).join(" · ")));
   }
   const shown = Math.min(rows.length, MOST_TASKS);
-  const more = element("small", "", total > shown ? `${shown} of ${total} tasks. ` : "");
+  const more = element("small", total > shown ? `${shown} of ${total} tasks. ` : "");
   if (pages.planner) more.append(link("Open the plan", `${pages.planner}#${encodeURIComponent(plan.id)}`));
-  title.replaceChildren(element("b", "", "Plan"), element("small", "", [plan.status, plan.decision && saidOf(plan.decision), `${over} of ${total} tasks are over`].filter(Boolean).join(" · ")));
+  title.replaceChildren(element("b", "Plan"), element("small", [plan.status, plan.decision && saidOf(plan.decision), `${over} of ${total} tasks are over`].filter(Boolean).join(" · ")));
   node.replaceChildren(title, list, more);
 }
 
@@ -250,12 +237,12 @@ function errorView({ error }) {
   const node = element("div");
   return { node, update(item, thread) {
     const last = thread.run?.error === error;
-    node.replaceChildren(last ? banner(error) : element("div", "note", `${error.title}: ${error.message}`));
+    node.replaceChildren(last ? banner(error) : element("div", `${error.title}: ${error.message}`, "note"));
   } };
 }
 
 function stepView(item) {
-  const node = element("div", "note step");
+  const node = element("div", "", "note step");
   return { node, update() { node.textContent = item.open ? `▸ ${item.name} …` : `▸ ${item.name}`; } };
 }
 
@@ -264,7 +251,7 @@ function interruptView(item) {
   const { interrupt } = item, { properties } = interrupt.responseSchema ?? {}, { approved, answer, ...others } = properties ?? {};
   const choices = answer?.enum, asked = { ...others, ...(!choices && answer && { answer }) };
   const fields = properties ? Object.entries(asked).map(fieldOf) : [fieldOf(["Answer, as JSON or as text", { default: '{"approved":true}' }])];
-  const node = element("section", "card ask"), about = element("div"), form = element("div"), buttons = element("div", "buttons"), state = element("p", "note");
+  const node = element("section", "", "card ask"), about = element("div"), form = element("div"), buttons = element("div", "", "buttons"), state = element("p", "", "note");
   const give = (name) => {
     const values = Object.fromEntries(fields.map(({ name, read }) => [name, read()]).filter(([, value]) => value !== undefined));
     const fixed = choices ? { answer: name } : approved && { approved: name === "approve" };
@@ -276,7 +263,7 @@ function interruptView(item) {
   buttons.append(...(choices ?? ["approve", "reject"]).map((name) => button(REPLIES[name]?.[0] ?? name, () => give(name), name === "approve" ? "main" : "")));
   form.append(...fields.map(({ label }) => label), buttons);
   const called = interrupt.reason === "tool_call" && thread.call(interrupt.toolCallId);  // the message has its arguments as JSON
-  node.append(element("h2", "", visible(called ? `May ${called.function.name} be called?` : interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`)), about, form, state);
+  node.append(element("h2", called ? `May ${called.function.name} be called?` : interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
   return { node, update(_, thread) {
     const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
     if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));
@@ -292,12 +279,12 @@ function whatIsAsked({ reason, toolCallId, message, metadata }, thread) {
   const call = thread.call(toolCallId)?.function, name = tool ?? call?.name, parts = [];
   const plan = thread.items.findLast(({ activityType, content }) => activityType === "plan" && content?.id === planId)?.content;
   const task = tasksOf(plan?.tasks).find(({ task }) => task.id === taskId)?.task;
-  if (name) parts.push(element("p", "", visible(`The agent ${agent} would call ${name} with:`)), viewOf(given ?? asValue(call?.arguments || "{}")));
-  if (task && reason === "approval") parts.push(element("p", "", task.assistant ? `${task.assistant} would do it.` : "An assistant is chosen when it begins."));
+  if (name) parts.push(element("p", `The agent ${agent} would call ${name} with:`), viewOf(given ?? asValue(call?.arguments || "{}")));
+  if (task && reason === "approval") parts.push(element("p", task.assistant ? `${task.assistant} would do it.` : "An assistant is chosen when it begins."));
   for (const { name: source, output } of plan?.questions?.filter((each) => each.task_id === taskId).flatMap(({ context = [] }) => context) ?? []) {
-    parts.push(element("p", "", visible(`It gets the result of ${source}:`)), element("pre", "", visible(output)));
+    parts.push(element("p", `It gets the result of ${source}:`), element("pre", output));
   }
-  if (value !== undefined && value !== message) parts.push(typeof value === "object" ? viewOf(value) : element("p", "", visible(value)));
+  if (value !== undefined && value !== message) parts.push(typeof value === "object" ? viewOf(value) : element("p", value));
   if (Object.keys(others).length) parts.push(viewOf(others));
   return parts;
 }
@@ -305,8 +292,8 @@ function whatIsAsked({ reason, toolCallId, message, metadata }, thread) {
 /* A field of an answer; an empty one has no value. */
 function fieldOf([name, schema]) {
   const { type, enum: choices, title = name.replace(/^./, (first) => first.toUpperCase()), default: before = "" } = schema ?? {};
-  const field = element(choices ? "select" : "input"), label = element("label", "", title);
-  if (choices) field.append(...choices.map((choice) => element("option", "", String(choice))));
+  const field = element(choices ? "select" : "input"), label = element("label", title);
+  if (choices) field.append(...choices.map((choice) => element("option", String(choice))));
   else if (type === "boolean") Object.assign(field, { type: "checkbox", checked: before === true });
   else Object.assign(field, { type: /^(number|integer)$/.test(type) ? "number" : "text", step: "any", value: before });
   label.append(field);
@@ -320,10 +307,10 @@ function asValue(written) {
 
 /* An error with its possible actions. */
 function banner(error, ways = []) {
-  const node = element("div", "banner");
+  const node = element("div", "", "banner");
   node.setAttribute("role", "alert");
   const shown = ways.length ? ways : [["Try again", () => { node.remove(); answer(); }]];
-  node.append(element("strong", "", error.title ?? error.name), element("p", "", error.message));
+  node.append(element("strong", error.title ?? error.name), element("p", error.message));
   const buttons = shown.map(([label, act]) => button(label, act));
   if (error.retryAt) buttons.forEach((each) => holdBack(each, error.retryAt));
   node.append(...buttons, button("Dismiss", () => node.remove()));

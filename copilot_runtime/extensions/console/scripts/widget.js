@@ -17,14 +17,6 @@ function fetchAuthorized(path, { headers, ...options }) {
   return fetch(base + path, { ...options, credentials, headers: { ...headers, ...window.copilotWidget?.headers?.() } });
 }
 
-function element(tag, className = "", content = "") {
-  return Object.assign(document.createElement(tag), { className, textContent: content });
-}
-
-function button(label, onclick, className = "") {
-  return Object.assign(element("button", className, label), { type: "button", onclick });
-}
-
 async function copyText(words, from) {
   await navigator.clipboard.writeText(words).then(() => { from.textContent = "Copied"; }, () => { from.textContent = "Not permitted"; });
 }
@@ -38,11 +30,11 @@ sheet.replaceSync(STYLE);
 shadow.adoptedStyleSheets = [sheet];
 if (theme) host.dataset.theme = theme;
 
-const panel = element("section", "panel"), log = element("div", "log"), form = element("form", "compose");
-const field = element("textarea"), send = element("button", "main", "Send"), bubble = button("", () => open(panel.hidden), "bubble");
+const panel = element("section", "", "panel"), log = element("div", "", "log"), form = element("form", "", "compose");
+const field = element("textarea"), send = element("button", "Send", "main"), bubble = button("", () => open(panel.hidden), "bubble");
 const again = button("New chat", () => { reading?.abort(); remember(newId()); show(new Conversation()); field.focus(); }, "plain");
-const head = element("div", "title");
-head.append(element("h2", "", title), again, ...(fill === undefined ? [button("Close", () => open(false), "plain")] : []));
+const head = element("div", "", "title");
+head.append(element("h2", title), again, ...(fill === undefined ? [button("Close", () => open(false), "plain")] : []));
 log.role = "log";
 log.tabIndex = 0;
 log.ariaLabel = "Conversation";
@@ -173,8 +165,8 @@ function draw() {
   }
   thread.changed.clear();
   const shown = thread.items.map((item) => views.get(item).node).filter(Boolean);
-  if (!shown.length) shown.push(element("p", "greeting", greeting));
-  if (reading && !thread.items.at(-1)?.open) shown.push(Object.assign(element("div", "waiting", "…"), { ariaLabel: "Waiting for the answer" }));
+  if (!shown.length) shown.push(element("p", greeting, "greeting"));
+  if (reading && !thread.items.at(-1)?.open) shown.push(Object.assign(element("div", "…", "waiting"), { ariaLabel: "Waiting for the answer" }));
   if (shown.length !== log.childElementCount || shown.some((node, at) => node !== log.children[at])) log.replaceChildren(...shown);
   send.textContent = reading ? "Stop" : "Send";
   log.ariaBusy = String(Boolean(reading));
@@ -191,21 +183,21 @@ function viewOf(item) {
 function askedOf({ toolCallId, metadata }) {
   const call = thread.call(toolCallId)?.function, { plan_id: _, task_id: __, question_id: ___, message: ____, ...others } = metadata ?? {};
   const asked = [call && `${call.name}(${call.arguments})`, Object.keys(others).length && JSON.stringify(others, null, 2)].filter(Boolean).join("\n");
-  return asked ? [element("pre", "", visible(cut(asked, MOST_PIECE)))] : [];
+  return asked ? [element("pre", cut(asked, MOST_PIECE))] : [];
 }
 
 const VIEWS = {
-  user: ({ content }) => still(element("div", "user", typeof content === "string" ? content : content.map((part) => part.text ?? `(${part.type})`).join(" "))),
+  user: ({ content }) => still(element("div", typeof content === "string" ? content : content.map((part) => part.text ?? `(${part.type})`).join(" "), "user")),
   assistant() {
-    const node = element("div"), words = node.appendChild(element("div", "assistant")), calls = node.appendChild(element("div", "calls"));
+    const node = element("div"), words = node.appendChild(element("div", "", "assistant")), calls = node.appendChild(element("div", "", "calls"));
     const view = new MarkdownView(words);
     return { node, update({ content = "", open, toolCalls = [] }) {
       view.update(content, open);
-      calls.replaceChildren(...toolCalls.map((call) => element("div", "note", `${call.result ? "✓" : "…"} ${call.function.name}`)));
+      calls.replaceChildren(...toolCalls.map((call) => element("div", `${call.result ? "✓" : "…"} ${call.function.name}`, "note")));
     } };
   },
   sources(item) {
-    const node = element("ol", "sources");
+    const node = element("ol", "", "sources");
     node.append(...(item.content?.sources ?? []).map(({ title: name, id, url }) => {
       const row = element("li");
       row.append(sourceOf(name || id, url));
@@ -214,22 +206,22 @@ const VIEWS = {
     return still(node);
   },
   interrupt({ interrupt }) {
-    const node = element("div", "ask"), buttons = element("div", "buttons");
+    const node = element("div", "", "ask"), buttons = element("div", "", "buttons");
     const decide = (decision) => answer([{ interruptId: interrupt.id, ...decision }]);
     buttons.append(
       button("Approve", () => decide({ status: "resolved", payload: { approved: true } }), "main"),
       button("Decline", () => decide({ status: "cancelled" })));
-    node.append(element("b", "", visible(interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`)), ...askedOf(interrupt), buttons);
+    node.append(element("b", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), ...askedOf(interrupt), buttons);
     return { node, update() { buttons.hidden = !thread.interrupts.includes(interrupt); } };
   },
   error({ error }) {
-    const node = element("div", "error", error.message);
+    const node = element("div", error.message, "error");
     node.role = "alert";
     node.append(" ", button("Try again", () => { node.remove(); answer(); }, "link"));
     return still(node);
   },
-  stopped: () => still(element("div", "note", "Stopped.")),
-  plain: ({ text }) => still(element("div", "note", text)),
+  stopped: () => still(element("div", "Stopped.", "note")),
+  plain: ({ text }) => still(element("div", text, "note")),
 };
 
 const still = (node) => ({ node, update() {} });

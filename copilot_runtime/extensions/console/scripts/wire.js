@@ -1,4 +1,4 @@
-/* Requests to the server and their responses: AG-UI over HTTP and server-sent events. */
+/* Requests to the server and their responses: AG-UI over HTTP. */
 
 // randomUUID is missing where the page came over plain HTTP from another machine
 const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now()}-${Math.random()}`;
@@ -66,34 +66,13 @@ async function* events(path, body, signal) {
   const retryAt = retryTimeOf(response);
   try {
     for await (const found of framesOf(response)) {
-      found.forEach(watchWire);
-      yield found.map((data) => ({ ...JSON.parse(data), ...(retryAt && { retryAt }) }));
+      found.forEach(({ data }) => watchWire(data));
+      yield found.map(({ data }) => ({ ...JSON.parse(data), ...(retryAt && { retryAt }) }));
     }
   } catch (error) {
     if (signal.aborted || error instanceof Problem) throw error;
     throw new Problem("Connection lost", `The answer broke off here, but the server goes on with it. (${error.message})`, { broken: true });
   }
-}
-
-/* Yields the data of server-sent events in batches, as they arrive. */
-async function* framesOf(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  try {
-    for (let rest = ""; ;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const blocks = (rest + value).split(/\r?\n\r?\n/);
-      rest = blocks.pop();
-      yield blocks.map(dataOf).filter(Boolean);
-    }
-  } finally {
-    reader.cancel().catch(() => {});
-  }
-}
-
-function dataOf(block) {
-  const lines = block.split(/\r?\n/).filter((line) => line.startsWith("data:"));
-  return lines.map((line) => line.slice(line[5] === " " ? 6 : 5)).join("\n");
 }
 
 /* Applies an RFC 6902 patch to a state. Returns the new value without changing the old one. */

@@ -21,15 +21,8 @@ async function follow(plan, after, listen, signal) {
     try {
       const response = await fetchPlans(`${pathOf(plan)}/events?after=${after}`, "text/event-stream", signal);
       if (response.status === 204) return;
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        const frames = (rest + value).split("\n\n");
-        rest = frames.pop();
-        for (const frame of frames) {
-          const data = /^data: (.*)$/m.exec(frame)?.[1];
+      for await (const found of framesOf(response)) {
+        for (const { data } of found) {
           if (!data) continue;
           const event = JSON.parse(data);
           after = event.number ?? after;

@@ -40,16 +40,14 @@ async function list() {
 function drawPlan(plan, isOperator) {
   const item = element("li");
   item.dataset.plan = plan.id;
-  const button = element("button");
-  button.type = "button";
-  button.setAttribute("aria-current", plan.id === state.id);
-  const facts = [plan.status, formatDate(plan.created_at * 1000), isOperator && plan.user ? plan.user : ""];
-  button.append(element("i", "", `mark ${plan.status}`), element("b", cut(plan.title || "(nothing was asked)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
-  button.onclick = () => {
+  const choice = button("", () => {
     if (state.id === plan.id) document.querySelector("main").classList.add("reading");
     location.hash = encodeURIComponent(plan.id);
-  };
-  item.append(button);
+  });
+  choice.setAttribute("aria-current", plan.id === state.id);
+  const facts = [plan.status, formatDate(plan.created_at * 1000), isOperator && plan.user ? plan.user : ""];
+  choice.append(element("i", "", `mark ${plan.status}`), element("b", cut(plan.title || "(nothing was asked)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  item.append(choice);
   return item;
 }
 

@@ -23,25 +23,18 @@ function drawQuestion(question, answer, select) {
   const form = element("form");
   const text = element("p", cut(question.text, 20_000));
   text.id = `question-${question.id}`;
-  const task = element("button", `Task ${question.task_id}`, "link");
-  task.type = "button";
+  const task = button(`Task ${question.task_id}`, () => select(question.task_id), "link");
   task.hidden = question.task_id === ROOT;
-  task.onclick = () => select(question.task_id);
   const note = element("textarea");
   note.placeholder = NOTES[question.kind] ?? "A note";
   note.setAttribute("aria-label", note.placeholder);
   note.setAttribute("aria-describedby", text.id);
   const buttons = element("div", "", question.kind.startsWith("interrupted_") ? "answers plain" : "answers");
-  buttons.append(...question.answers.map((name) => {
-    const button = element("button", REPLIES[name]?.[0] ?? name);
-    button.type = "button";
-    button.onclick = async () => {
-      for (const other of buttons.children) other.disabled = true;
-      await answer(question, name, note.value);
-      for (const other of buttons.children) other.disabled = false;
-    };
-    return button;
-  }));
+  buttons.append(...question.answers.map((name) => button(REPLIES[name]?.[0] ?? name, async () => {
+    for (const other of buttons.children) other.disabled = true;
+    await answer(question, name, note.value);
+    for (const other of buttons.children) other.disabled = false;
+  })));
   form.onsubmit = (event) => event.preventDefault();
   form.append(text, ...drawContext(question), ...drawDetails(question), task, note, buttons);
   item.append(form);

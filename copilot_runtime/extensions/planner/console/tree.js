@@ -126,14 +126,12 @@ function drawProgress(over, total) {
 
 function drawToggle(id) {
   const isCollapsed = tree.collapsed.has(id);
-  const toggle = element("button", isCollapsed ? "▸" : "▾");
-  toggle.type = "button";
-  toggle.tabIndex = -1;  // the tree has keyboard navigation
-  toggle.setAttribute("aria-label", isCollapsed ? "Show what is below" : "Hide what is below");
-  toggle.onclick = (event) => {
+  const toggle = button(isCollapsed ? "▸" : "▾", (event) => {
     event.stopPropagation();
     collapse(id, !isCollapsed);
-  };
+  });
+  toggle.tabIndex = -1;  // the tree has keyboard navigation
+  toggle.setAttribute("aria-label", isCollapsed ? "Show what is below" : "Hide what is below");
   return toggle;
 }
 

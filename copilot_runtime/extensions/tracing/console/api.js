@@ -13,32 +13,12 @@ async function follow(listen, miss, signal) {
     try {
       const response = await fetchTraces("/stream", "text/event-stream", signal);
       if (!isFirst) miss();
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        const events = (rest + value).split(/\r?\n\r?\n/);
-        rest = events.pop();
-        for (const event of events) {
-          const phase = /^event: *span_(.*)$/m.exec(event)?.[1];
-          const data = /^data: *(.*)$/m.exec(event)?.[1];
-          if (data && (phase === "start" || phase === "end")) listen(JSON.parse(data), phase);
-        }
-      }
+      for await (const found of framesOf(response))
+        for (const { type, data } of found) if (type === "span_start" || type === "span_end") listen(JSON.parse(data), type.slice(5));
     } catch (error) {
       if (signal.aborted) return;
       if ([401, 403, 404].includes(error.status)) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
-}
-
-/* Downloads a file. */
-function saveFile(blob, name) {
-  const link = element("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -47,10 +47,11 @@ function listRunning(traces) {
 function drawTrace(trace) {
   const item = element("li");
   item.dataset.trace = trace.trace_id;
-  const button = element("button");
-  button.type = "button";
-  button.className = [trace.errors ? "failed" : "", trace.is_open ? "open" : "", state.compared?.id === trace.trace_id ? "chosen" : ""].join(" ");
-  button.setAttribute("aria-current", trace.trace_id === state.id);
+  const choice = button("", () => {
+    if (location.hash.slice(1) === trace.trace_id) choose(trace.trace_id);
+    else location.hash = trace.trace_id;
+  }, [trace.errors ? "failed" : "", trace.is_open ? "open" : "", state.compared?.id === trace.trace_id ? "chosen" : ""].join(" "));
+  choice.setAttribute("aria-current", trace.trace_id === state.id);
   const facts = [
     formatDate(trace.start_time_unix_nano / 1e6),
     trace.is_open ? "goes on" : formatTime(trace.duration * 1000),
@@ -62,12 +63,8 @@ function drawTrace(trace) {
     trace.rating ? `thumbs ${trace.rating}` : "",
     trace.error_type || (trace.errors ? "error" : ""),
   ];
-  button.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
-  button.onclick = () => {
-    if (location.hash.slice(1) === trace.trace_id) choose(trace.trace_id);
-    else location.hash = trace.trace_id;
-  };
-  item.append(button);
+  choice.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  item.append(choice);
   return item;
 }
 
@@ -144,6 +141,9 @@ function showFacts(spans) {
   $("title").textContent = cut(question || root.name, 300);
   $("to-chat").hidden = !thread || !agent;
   $("to-chat").onclick = () => attempt(() => openThread(agent, thread));
+  const asked = questionOf(run);
+  $("ask-again").hidden = $("scenario").hidden = !asked;
+  $("ask-again").onclick = () => askAgain(agent, asked);
   const facts = {
     agent,
     user,
@@ -154,6 +154,7 @@ function showFacts(spans) {
     cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
     outcome: attributeOf(run, NAME.outcome),
+    playground: [attributeOf(run, NAME.overrides) ?? []].flat().join(", "),
     rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
     thread,
     trace: state.id,
@@ -170,6 +171,19 @@ async function openThread(agent, thread) {
   const { messages } = await (await fetchData(`/threads/${encodeURIComponent(thread)}/messages`)).json();
   if (!messages.length) throw new Error("This thread is deleted, or it belongs to somebody else: the chat has only your own.");
   location.href = `${document.querySelector(".brand").pathname}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
+}
+
+/* The person's last text in a run, if its content is stored. */
+function questionOf(run) {
+  const messages = parsed(run.content?.["gen_ai.input.messages"]);
+  const last = Array.isArray(messages) ? messages.findLast((message) => isMessage(message) && message.role === "user") : undefined;
+  return last?.parts.filter(({ type }) => type === "text").map(({ content }) => content).join("\n") ?? "";
+}
+
+/* Opens the chat with a question that is ready to be sent, and the playground beside it. */
+function askAgain(agent, question) {
+  stored("sessionStorage", "draft").set(JSON.stringify({ agent, question }));
+  location.href = document.querySelector(".brand").pathname;
 }
 
 function showTab(name) {
@@ -261,6 +275,8 @@ $("close").onclick = () => { $("span").hidden = true; };
 $("compare").onclick = compare;
 $("find").oninput = () => findSpans($("find").value);
 for (const tab of ["waterfall", "flow", "difference"]) $(`tab-${tab}`).onclick = () => showTab(tab);
+$("scenarios").onclick = () => attempt(async () => saveFile(await (await fetchTraces(`?format=scenario&limit=${MOST}&${query()}`)).blob(), "traces.test.yml"));
+$("scenario").onclick = () => attempt(() => download("?format=scenario", "test.yml"));
 $("download").onclick = () => attempt(() => download("", "json"));
 $("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));
 window.onhashchange = () => choose(location.hash.slice(1));

@@ -10,6 +10,7 @@ const NAME = {
   dollars: "copilot.cost.usd",
   error: "error.type",
   outcome: "copilot.run.outcome",
+  overrides: "copilot.run.overrides",
   rating: "copilot.feedback.rating",
   thread: "gen_ai.conversation.id",
   run: "copilot.run.id",

@@ -89,14 +89,12 @@ function drawRow(node, index) {
 
 function drawToggle(id) {
   const isCollapsed = waterfall.collapsed.has(id);
-  const toggle = element("button", isCollapsed ? "▸" : "▾");
-  toggle.type = "button";
-  toggle.setAttribute("aria-label", isCollapsed ? "Show what is below" : "Hide what is below");
-  toggle.onclick = (event) => {
+  const toggle = button(isCollapsed ? "▸" : "▾", (event) => {
     event.stopPropagation();
     if (!waterfall.collapsed.delete(id)) waterfall.collapsed.add(id);
     hideCollapsed();
-  };
+  });
+  toggle.setAttribute("aria-label", isCollapsed ? "Show what is below" : "Hide what is below");
   return toggle;
 }
 

@@ -19,6 +19,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.feedback import Readers, parse_feedback, store_feedback
 from copilot_runtime.extensions.tracing.http.live import LiveReader, ReaderBehind
+from copilot_runtime.extensions.tracing.scenario import write_scenarios
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.extensions.tracing.store.traces import (
@@ -129,10 +130,15 @@ class _View:
         return self._access.find_store()
 
     async def list_traces(self) -> None:
-        """Respond with a page of trace summaries, the newest first."""
+        """Respond with a page of trace summaries, the newest first, or with their scenarios."""
         limit = _read_limit(self._values.get("limit", ""), 50)
+        filter = parse_filter(self._values)
+        if self._values.get("format") == "scenario":
+            spans = await self._store.query_spans("", filter, limit=limit)
+            await self._send_text(spans, lambda: write_scenarios(spans))
+            return
         found = await self._store.list_traces(
-            parse_filter(self._values), limit=limit + 1, before=self._values.get("before", "")
+            filter, limit=limit + 1, before=self._values.get("before", "")
         )
         page = found[:limit]
         more = page[-1].trace_id if len(found) > limit else None
@@ -161,8 +167,11 @@ class _View:
 
                 width = _read_limit(self._values.get("width", ""), 100, "width")
                 await self._send_text(spans, lambda: draw_waterfall(spans, width=width))
+            case "scenario":
+                await self._send_text(spans, lambda: write_scenarios(spans))
             case other:
-                raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
+                names = "json, otlp, mermaid, scenario or text"
+                raise BadRequest(f"format is {other[:40]!r}; it is {names}.")
 
     async def show_stats(self) -> None:
         """Respond with statistics by agent, model, tool, user and time."""

@@ -176,6 +176,7 @@ class TraceListQuery(TraceFilterQuery):
     """A trace filter with a page position."""
 
     before: str = Field("", description="The `next` of the previous page.")
+    format: str = Field("json", description="scenario: a file of scenarios, without pages.")
 
 
 _EVENTS = describe_stream("The server-sent events span_start and span_end, each with a span.")
@@ -224,9 +225,11 @@ def rest_routes(traces: APIRouter) -> None:
     @traces.get("/{trace}", response_model=Trace)
     async def show(
         trace: TraceId,
-        format: Annotated[str, Query(description="json, otlp, mermaid or text.")] = "json",
+        format: Annotated[
+            str, Query(description="json, otlp, mermaid, scenario or text.")
+        ] = "json",
     ) -> None:
-        """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
+        """Read a trace as spans, a diagram of Mermaid, a scenario, or a waterfall in text."""
 
     @traces.delete("/{trace}", response_model=TraceDeletion)
     async def delete(trace: TraceId) -> None:

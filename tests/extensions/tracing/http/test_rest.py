@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from copilot_runtime.cli.clock import get_time
+from copilot_runtime.extensions.scenarios.files import load_scenarios
 from copilot_runtime.extensions.tracing.http.rest import (
     FeedbackResult,
     ImportResult,
@@ -18,7 +20,7 @@ from copilot_runtime.extensions.tracing.http.rest import (
     TraceStatsModel,
 )
 from copilot_runtime.extensions.tracing.mermaid import draw_sequence
-from copilot_runtime.extensions.tracing.store import decode_span
+from copilot_runtime.extensions.tracing.store import MemoryTraceStore, decode_span
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, semconv
 from copilot_runtime.telemetry.telemetry import Attributes, LocalTelemetry
@@ -52,8 +54,6 @@ def problem(client: TestClient, method: str, path: str, body: Any = None) -> tup
 
 
 def test_what_a_chat_did_is_a_trace_that_can_be_found_by_its_run() -> None:
-    from copilot_runtime.extensions.tracing.store import MemoryTraceStore
-
     body = {
         "threadId": "thread-7",
         "runId": "run-7",
@@ -120,6 +120,49 @@ def test_traces_are_listed_in_pages_the_newest_first() -> None:
 def test_traces_are_found_by_what_is_known_of_them(query: str, traces: list[str]) -> None:
     with serve(two()) as client:
         assert find(client, query) == traces
+
+
+def test_a_run_is_a_scenario_of_its_conversation_and_its_calls(tmp_path: Path) -> None:
+    telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
+    says = ['Hello: "you"\n- 1 😀', "What time is it in Paris?"]
+    messages = [
+        {"id": "1", "role": "user", "content": says[0]},
+        {"id": "2", "role": "assistant", "content": "Hello!"},
+        {"id": "3", "role": "user", "content": says[1]},
+    ]
+    body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
+    with serve(telemetry=telemetry, actions=[get_time]) as client:
+        client.post("/graphql/agent/default/run", json=body)
+        (found,) = find(client, "run_id=r")
+        answer = client.get(f"/graphql/traces/{found}?format=scenario")
+    (tmp_path / "chat.test.yml").write_text(answer.text)
+    (place,) = load_scenarios([tmp_path])
+
+    scenario = place.scenario
+    calls = [(it.name, it.arguments) for it in scenario.expect.calls or ()]
+    assert [turn.say for turn in scenario.conversation] == says
+    assert calls == [("get_time", {"city": "Paris"})]
+    assert "It answered: " in scenario.description
+
+
+def test_ratings_lead_to_a_set_of_scenarios(tmp_path: Path) -> None:
+    telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
+    with serve(telemetry=telemetry) as client:
+        for run, rating in (("r1", "down"), ("r2", "up"), ("r3", "down")):
+            messages = [{"id": run, "role": "user", "content": "Hello"}]
+            body = {"threadId": run, "runId": run, "messages": messages, "tools": [], "context": []}
+            client.post("/graphql/agent/default/run", json=body)
+            client.post("/graphql/traces/feedback", json={"run_id": run, "rating": rating})
+        answer = client.get("/graphql/traces?rating=down&format=scenario")
+    (tmp_path / "bad.test.yml").write_text(answer.text)
+
+    assert [it.scenario.name for it in load_scenarios([tmp_path])] == ["Hello", "Hello (2)"]
+
+
+def test_a_trace_without_content_is_no_scenario() -> None:
+    with serve(two()) as client:
+        status, words = problem(client, "GET", f"/{A}?format=scenario")
+    assert (status, words.split(":")[0]) == (404, "No trace has a question")
 
 
 @in_one_test("time", ["9999-12-31T23:59:59Z", "999999999999", str(2**63)])
@@ -278,7 +321,12 @@ def test_a_comment_is_not_kept_where_no_content_is() -> None:
         ("GET", "?min_duration=long", None, "such as 2.5 or 800ms"),
         ("GET", "?since=yesterday", None, "since is 'yesterday'; it is a time ago, such as 15m"),
         ("GET", f"?text={'x' * 1001}", None, "text has 1001 characters"),
-        ("GET", f"/{A}?format=png", None, "format is 'png'; it is json, otlp, mermaid or text."),
+        (
+            "GET",
+            f"/{A}?format=png",
+            None,
+            "format is 'png'; it is json, otlp, mermaid, scenario or text.",
+        ),
         ("POST", "/query", {"query": "[?"}, "Invalid token"),
         ("POST", "/query", {"query": 7}, "query is a JMESPath, such as"),
         ("POST", "/query", {"agent": ["a"]}, "A filter has texts, numbers and booleans."),

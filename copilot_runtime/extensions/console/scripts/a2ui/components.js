@@ -76,7 +76,7 @@ const NO_ICON = "M6 6h12v12H6z";  // for names that are not in the catalog
 const LONGEST_PATH = 4_000;
 
 function iconView({ name }, { scope }) {
-  const node = element("span", "a2ui-icon");
+  const node = element("span", "", "a2ui-icon");
   node.role = "img";
   return { node, update() {
     const own = typeof name?.svgPath === "string" ? name.svgPath : "", wanted = own ? "" : scope.textOf(name);
@@ -108,10 +108,10 @@ const COMPONENTS = {
   Row: (component, place) => boxView("row", component, place),
   Column: (component, place) => boxView("column", component, place),
   List: listView,
-  Card: ({ child }, { build }) => fillView(element("div", "a2ui-card"), () => [build(child)]),
+  Card: ({ child }, { build }) => fillView(element("div", "", "a2ui-card"), () => [build(child)]),
   Tabs: tabsView,
   Modal: modalView,
-  Divider: ({ axis }) => still(element("hr", axis === "vertical" ? "a2ui-vertical" : "")),
+  Divider: ({ axis }) => still(element("hr", "", axis === "vertical" ? "a2ui-vertical" : "")),
   Button: buttonView,
   TextField: textFieldView,
   CheckBox: checkBoxView,
@@ -142,7 +142,7 @@ function arrange(box, nodes) {
 
 function textView({ text, variant }, { scope }) {
   const heading = HEADINGS.has(variant);
-  const node = element(heading ? variant : "div", variant === "caption" ? "a2ui-text a2ui-caption" : "a2ui-text");
+  const node = element(heading ? variant : "div", "", variant === "caption" ? "a2ui-text a2ui-caption" : "a2ui-text");
   let shown;
   return { node, update() {
     const words = scope.textOf(text);
@@ -160,7 +160,7 @@ function textView({ text, variant }, { scope }) {
 const IMAGE_HEIGHTS = { icon: 40, avatar: 40, smallFeature: 130, mediumFeature: 240, largeFeature: 340, header: 150 };
 
 function imageView({ url, description, fit, variant }, { scope }) {
-  const size = choose(IMAGE_HEIGHTS, variant) ? variant : "mediumFeature", node = element("div", `a2ui-image a2ui-${size}`);
+  const size = choose(IMAGE_HEIGHTS, variant) ? variant : "mediumFeature", node = element("div", "", `a2ui-image a2ui-${size}`);
   let shown;
   return { node, update() {
     const address = scope.textOf(url), words = scope.textOf(description);
@@ -181,7 +181,7 @@ function imageView({ url, description, fit, variant }, { scope }) {
 const largeImage = (value) => (typeof value === "string" && /^data:image\/[\w.+-]+[;,]/.test(value) && value.length < 2_000_000 ? value : "");
 
 function mediaView(tag, { url, description }, { scope }) {
-  const node = element("div", "a2ui-media");
+  const node = element("div", "", "a2ui-media");
   let shown;
   return { node, update() {
     const address = scope.textOf(url);
@@ -194,14 +194,14 @@ function mediaView(tag, { url, description }, { scope }) {
 /* ---- to arrange ---- */
 
 function boxView(direction, { children, justify, align }, { list }) {
-  const node = element("div", `a2ui-box a2ui-${direction}`);
+  const node = element("div", "", `a2ui-box a2ui-${direction}`);
   node.style.justifyContent = choose(JUSTIFY, justify, "");
   node.style.alignItems = choose(ALIGN, align, "");
   return fillView(node, () => list(children));
 }
 
 function listView({ children, direction, align, listStyle }, { list }) {
-  const node = element(listStyle === "ordered" ? "ol" : "ul", `a2ui-list a2ui-box a2ui-${direction === "horizontal" ? "row" : "column"}`);
+  const node = element(listStyle === "ordered" ? "ol" : "ul", "", `a2ui-list a2ui-box a2ui-${direction === "horizontal" ? "row" : "column"}`);
   if (listStyle === "ordered" || listStyle === "unordered") node.classList.add("a2ui-marked");
   node.style.alignItems = choose(ALIGN, align, "");
   const items = new Map();
@@ -218,7 +218,7 @@ function listView({ children, direction, align, listStyle }, { list }) {
 }
 
 function tabsView({ tabs }, { scope, build, changed }) {
-  const node = element("div", "a2ui-tabs"), titles = element("div", "a2ui-titles"), shown = element("div"), id = newId();
+  const node = element("div", "", "a2ui-tabs"), titles = element("div", "", "a2ui-titles"), shown = element("div"), id = newId();
   const all = (Array.isArray(tabs) ? tabs : []).slice(0, MOST_OPTIONS);
   let current = 0;
   titles.role = "tablist";
@@ -250,7 +250,7 @@ function tabsView({ tabs }, { scope, build, changed }) {
 }
 
 function modalView({ trigger, content }, { build }) {
-  const node = element("div"), opener = element("div", "a2ui-opener"), dialog = element("dialog", "a2ui-modal");
+  const node = element("div"), opener = element("div", "", "a2ui-opener"), dialog = element("dialog", "", "a2ui-modal");
   const close = button("Close", () => dialog.close()), box = element("div");
   opener.onclick = () => { if (!dialog.open) dialog.showModal(); };
   dialog.append(box, close);
@@ -264,7 +264,7 @@ function modalView({ trigger, content }, { build }) {
 /* ---- to act and to fill in ---- */
 
 function buttonView(component, { scope, build, press }) {
-  const node = element("div", "a2ui-action"), problem = element("small", "a2ui-problem");
+  const node = element("div", "", "a2ui-action"), problem = element("small", "", "a2ui-problem");
   const made = button("", press, choose({ primary: "a2ui-primary", borderless: "a2ui-borderless" }, component.variant, ""));
   node.append(made, problem);
   return { node, update() {
@@ -284,7 +284,7 @@ function problemOf(checks, scope) {
 
 /* An input with its label, and its validation error once the user has edited or left it. */
 function fieldView(input, { label, checks, value, validationRegexp }, place, { read, show, tag = "label" }) {
-  const node = element("div", "a2ui-field"), words = element(tag, "a2ui-label"), problem = element("small", "a2ui-problem");
+  const node = element("div", "", "a2ui-field"), words = element(tag, "", "a2ui-label"), problem = element("small", "", "a2ui-problem");
   const id = newId();
   let touched = false;
   input.id = id;
@@ -338,7 +338,7 @@ function checkBoxView(component, place) {
 }
 
 function sliderView(component, place) {
-  const input = element("input"), box = element("div", "a2ui-slider"), shown = element("output");
+  const input = element("input"), box = element("div", "", "a2ui-slider"), shown = element("output");
   const number = (value, otherwise) => (Number.isFinite(value) ? value : otherwise);
   Object.assign(input, { type: "range", min: number(component.min, 0), max: number(component.max, 100), step: number(component.step, "any") });
   const view = fieldView(input, component, place, { read: () => Number(input.value), show(value) {
@@ -364,7 +364,7 @@ function dateTimeView(component, place) {
 
 function choicePickerView(component, place) {
   const { options, variant, displayStyle, filterable, value } = component;
-  const box = element("div", displayStyle === "chips" ? "a2ui-choices a2ui-chips" : "a2ui-choices"), filter = element("input", "a2ui-filter");
+  const box = element("div", "", displayStyle === "chips" ? "a2ui-choices a2ui-chips" : "a2ui-choices"), filter = element("input", "", "a2ui-filter");
   const many = variant === "multipleSelection", name = newId();
   const choices = (Array.isArray(options) ? options : []).slice(0, MOST_OPTIONS).map((option) => {
     const row = element("label"), input = element("input"), words = element("span");

@@ -8,7 +8,7 @@ const DEEPEST = 32;
 
 /* The activity of a surface, from the first progress to its final state. */
 function surfaceActivityView() {
-  const node = element("div", "surfaces"), status = element("div"), surfaces = new Map();
+  const node = element("div", "", "surfaces"), status = element("div"), surfaces = new Map();
   node.append(status);
   return { node, update({ content }) {
     const operations = Array.isArray(content?.a2ui_operations) ? content.a2ui_operations.slice(0, MOST_OPERATIONS) : null;
@@ -30,13 +30,13 @@ function lifecycleNotes(content) {
     retrying: `The surface could not be drawn and is written again, attempt ${asText(attempt)} of ${asText(maxAttempts)} …`,
     failed: [...new Set(["The surface could not be drawn.", asText(error)])].join(" "),
   };
-  const note = element("div", status === "failed" ? "banner" : "note a2ui-status", choose(words, status, "A surface without anything to draw."));
+  const note = element("div", choose(words, status, "A surface without anything to draw."), status === "failed" ? "banner" : "note a2ui-status");
   note.role = "status";
   const wrong = errors ?? attempts;
   if (!Array.isArray(wrong) || debugExposure === "hidden") return [note];
-  const details = element("details", "note"), list = element("pre", "", JSON.stringify(wrong, null, 2).slice(0, MOST_TEXT));
+  const details = element("details", "", "note"), list = element("pre", JSON.stringify(wrong, null, 2).slice(0, MOST_TEXT));
   details.open = debugExposure === "verbose";
-  details.append(element("summary", "", "What was wrong"), list);
+  details.append(element("summary", "What was wrong"), list);
   return [note, details];
 }
 
@@ -55,7 +55,7 @@ const KINDS = ["createSurface", "updateComponents", "updateDataModel", "deleteSu
 
 /* One surface: its components, its data, and its DOM nodes. */
 class Surface {
-  node = element("section", "a2ui");
+  node = element("section", "", "a2ui");
   exists = false;
   #data = new SurfaceData();
   #components = new Map();
@@ -120,7 +120,7 @@ class Surface {
 
   #make(component, scope) {
     const make = choose(COMPONENTS, component.component);
-    if (!make) return still(element("span", "a2ui-unknown", `This page has no component ${JSON.stringify(component.component ?? "")}.`));
+    if (!make) return still(element("span", `This page has no component ${JSON.stringify(component.component ?? "")}.`, "a2ui-unknown"));
     const view = {};
     const build = (id, inner) => view.build(id, inner);
     Object.assign(view, make(component, {
@@ -145,7 +145,7 @@ class Surface {
     });
   }
 
-  #note(words) { return element("span", "a2ui-unknown", words); }
+  #note(words) { return element("span", words, "a2ui-unknown"); }
 }
 
 /* Returns children by id, or one component per item of a list in the data. */

@@ -1,0 +1,83 @@
+"""Write traces as scenarios, which `copilot-runtime test` plays again."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.jsonvalue import JsonObject, as_objects, drop_none, get_text, parse_text
+from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.traces import split_traces
+from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
+from copilot_runtime.telemetry import semconv
+
+_HEAD = "# From traces. Say in `expect` what is right, then: copilot-runtime test FILE\n"
+
+
+def write_scenarios(spans: Sequence[Record]) -> str:
+    """Return a scenario file of traces: their questions, and the calls of tools as expected.
+
+    Traces without a question are left out. Raises `NotFound` if none has one, because traces keep
+    no content.
+    """
+    scenarios: list[JsonObject] = []
+    names = Counter[str]()
+    for trace in split_traces(spans).values():
+        if (scenario := _build_scenario(trace)) is not None:
+            name = scenario["name"]
+            names[name] += 1
+            if names[name] > 1:
+                scenario["name"] = f"{name} ({names[name]})"
+            scenarios.append(scenario)
+    if not scenarios:
+        raise NotFound("No trace has a question: telemetry.content is none, or they are no chats.")
+    file = {"scenarios": scenarios}
+    return _HEAD + yaml.safe_dump(file, allow_unicode=True, sort_keys=False, width=100)
+
+
+def _build_scenario(spans: Sequence[Record]) -> JsonObject | None:
+    """Return the scenario of a run, or `None` if its spans have no question."""
+    nodes = [*walk_tree(build_tree(spans))]
+    run = next((it for it in nodes if semconv.RUN_ID in it.attributes), nodes[0])
+    models = (it for it in nodes if it.operation in semconv.INFERENCES and it.agent is run)
+    says = _read_texts(next(models, run), semconv.INPUT_MESSAGES, "user")
+    says = says or _read_texts(run, semconv.INPUT_MESSAGES, "user")
+    if not says:
+        return None
+    agent = run.attributes.get(semconv.AGENT_NAME)
+    answer = "\n".join(_read_texts(run, semconv.OUTPUT_MESSAGES, "assistant"))
+    calls = [
+        {
+            "name": node.attributes[semconv.TOOL_NAME],
+            "arguments": parse_text(_read(node, semconv.TOOL_CALL_ARGUMENTS)) or {},
+        }
+        for node in nodes
+        if semconv.TOOL_NAME in node.attributes and node.agent is run
+    ]
+    return drop_none(
+        {
+            "name": " ".join(says[-1].split())[:100],
+            "description": f"It answered: {answer}" if answer else None,
+            "agent": None if agent == DEFAULT_AGENT else agent,
+            "say": says[0] if len(says) == 1 else None,
+            "turns": [{"say": say} for say in says] if len(says) > 1 else None,
+            "expect": {"calls": calls},
+        }
+    )
+
+
+def _read(node: Node, name: str) -> Any:
+    return node.span.get("content", {}).get(name)
+
+
+def _read_texts(node: Node, name: str, role: str) -> list[str]:
+    """Return the texts of the messages of a role in a content attribute, without empty ones."""
+    texts = (
+        "\n".join(get_text(part, "content") for part in as_objects(message.get("parts")))
+        for message in as_objects(parse_text(_read(node, name)))
+        if message.get("role") == role
+    )
+    return [text for text in texts if text.strip()]

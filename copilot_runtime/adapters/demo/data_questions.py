@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from copilot_runtime.adapters.demo.matching import Call
+from copilot_runtime.adapters.demo.matching import NOTE, Call
 from copilot_runtime.adapters.demo.question import (
     COUNTING,
     HIGHEST,
@@ -33,7 +33,6 @@ _FUNCTIONS = {
 _NAMES = {"AVG": "average_", "MEDIAN": "median_", "MAX": "highest_", "MIN": "lowest_", "SUM": ""}
 _SHARES = list_stems("share percent percentage proportion rate fraction")
 _CHARTS = list_stems("chart plot graph draw diagram trend")
-_DEMO = "(I am the demo model, which follows rules. A real model would say what it means.)"
 _TOP = 20
 
 
@@ -91,11 +90,11 @@ def describe_result(name: str, output: JsonObject) -> str:
     if "error" in output:
         return ""
     rows = as_objects(output.get("rows"))
-    notes = " ".join([*filter(None, map(as_text, as_list(output.get("warnings")))), _DEMO])
+    notes = " ".join([*filter(None, map(as_text, as_list(output.get("warnings")))), NOTE])
     if name == "plot_data":
         return f"Here is the chart. {notes}"
     if name == "download_data":
-        return f"The file {get_text(output, 'filename')} is ready. {_DEMO}"
+        return f"The file {get_text(output, 'filename')} is ready. {NOTE}"
     if name in ("run_sql", "analyze_data"):
         if not any(value is not None for row in rows for value in row.values()):
             return f"No rows match, so there is no answer. {notes}"
@@ -103,7 +102,7 @@ def describe_result(name: str, output: JsonObject) -> str:
         total = output.get("total_rows") or len(rows)
         count = f"{total} rows; the first: " if len(rows) > 1 else ""
         return f"{count}{first}. {notes}"
-    return f"Here is what I found. {_DEMO}" if name in _FOUND else ""
+    return f"Here is what I found. {NOTE}" if name in _FOUND else ""
 
 
 _FOUND = ("compare_data", "summarize_data", "save_as_dataset", "query_data", "query_kpi_data")

@@ -313,4 +313,5 @@ def _example_phrase(name: str, schema: Schema) -> str:
         return "in Paris"
     if schema.get("type") in ("integer", "number"):
         return str(schema.get("minimum", 3))
-    return '"water the plants"' if schema.get("type") == "string" else ""
+    words = "Sunday" if name.lower() == "day" else "water the plants"
+    return f'"{words}"' if schema.get("type") == "string" else ""

@@ -82,7 +82,7 @@ def end_chat(
     is_complete = is_complete and error is None
     if span.keeps_content:
         _add_answer(span, events, usage, is_complete=is_complete)
-    if usage is not None and span.kind != "internal":
+    if usage is not None and (span.kind != "internal" or usage.provider == "demo"):
         provider = find_adapter_name(span) if usage.provider in _VAGUE else usage.provider
         span.set_attributes({semconv.COST_DOLLARS: price_usage(usage, provider)})
     end_chat_span(span, parent, usage, first_event_time, error=error, is_complete=is_complete)

@@ -496,17 +496,25 @@ async def test_what_it_suggests_works_one_after_the_other():
     assert max(len(reply.text) for reply in replies) > 1_000
 
 
-async def test_a_plan_of_the_demo_waits_for_an_approval_and_has_an_output():
-    settings = Settings(threads="memory", planner=PlannerSettings(name="planner", store="memory"))
-    runtime = CopilotRuntime(DemoAdapter(pace=0), settings=settings)
+async def test_a_plan_of_the_demo_has_a_task_for_each_question_and_fails_one_without_a_rule():
+    planner = PlannerSettings(name="planner", store="memory", needs_approval=True)
+    runtime = CopilotRuntime(
+        DemoAdapter(pace=0),
+        actions=[get_time],
+        settings=Settings(threads="memory", planner=planner),
+    )
     async with Client(runtime, agent="planner") as client:
-        waiting = await client.say("Compare three hotels")
+        waiting = await client.say("Plan a trip: What time is it in Oslo? Why is the sky blue?")
         done = await client.resume({"approved": True})
 
     assert [it.message for it in waiting.interrupts] == [
-        "May the task 'answer' begin? Compare three hotels"
+        "May the plan begin? Plan a trip: What time is it in Oslo? Why is the sky blue?"
     ]
-    assert "I have no rule for that" in done.text
+    assert "in Oslo" in done.text
+    assert done.text.startswith(
+        "The plan could not be carried out to its end. "
+        "The demo model has no rule for 'Why is the sky blue'."
+    )
 
 
 async def test_what_the_page_suggests_is_done_whatever_was_retrieved():

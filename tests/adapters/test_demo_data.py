@@ -142,6 +142,23 @@ def test_a_question_cannot_put_sql_into_a_value() -> None:
     assert call.arguments["sql"].endswith("store IN ('O''Hare')")
 
 
+@in_one_test(
+    ("question", "source"),
+    [
+        ("How many rows are there?", "orders"),
+        ("What is the average price?", None),
+        ("What is the average price in eval_data.csv?", "eval_data"),
+        ("How many rows does the table kpi_data have?", "kpi_data"),
+    ],
+)
+def test_a_chosen_table_is_left_only_for_one_that_is_named(
+    question: str, source: str | None
+) -> None:
+    tables = read_schema([SCHEMA.replace("Dataset DuckDB", "Dataset shop: DuckDB")])
+    call = plan_call(question, tables, TOOLS)
+    assert (call and call.arguments["sql"].partition("FROM ")[2]) == source
+
+
 def test_what_sells_most_is_a_sum_and_no_count() -> None:
     tables = read_schema(
         ["<schema>\nCREATE TABLE sales (\n  city VARCHAR,\n  total BIGINT\n);\n</schema>"]

@@ -41,6 +41,7 @@ def demo(folder: Path) -> Generator[str]:
     """Serve what `make run` serves, without threads of before; yield its address."""
     stores = {
         "COPILOT_THREADS": "memory",
+        "COPILOT_PLANNER_STORE": "memory",
         "COPILOT_KNOWLEDGE_STORAGE": "memory",
         "COPILOT_ANALYST_STORE": str(folder / "analyst"),
     }

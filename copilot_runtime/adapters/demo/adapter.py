@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, assert_never
 
@@ -21,12 +21,14 @@ from copilot_runtime.adapters.demo.drawings import (
     plan_drawing,
 )
 from copilot_runtime.adapters.demo.matching import (
+    NOTE,
     Call,
     Match,
     build_example,
     fill_arguments,
     format_title,
     match_actions,
+    split_clauses,
     split_words,
 )
 from copilot_runtime.adapters.demo.passages import (
@@ -126,7 +128,6 @@ class Part(NamedTuple):
 
 
 _NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
-_QUOTES_ONLY = "(I am the demo model, which quotes what a search found. A real model would answer.)"
 _REAL_MODEL = (
     "For real answers, set `OPENAI_API_KEY` ([get one](https://platform.openai.com/api-keys)) and "
     "start the runtime again."
@@ -150,6 +151,16 @@ _THOUGHT = (
     "The person wants me to think. I cannot. But I can show what thinking looks like on the "
     "wire: a stream of reasoning that comes before the answer."
 )
+_TASK = re.compile(
+    r"# The request\n.*\n# Your task: .*?\*\*Purpose:\*\* (.*?)(?=\n\n\*\*|\Z)", re.DOTALL
+)
+"""The prompt of a planner's task, and its purpose."""
+_TRIP = re.compile(r"\b(?:trip|weekend|day|crossing)\b.* (?:on|with) ((?:[A-Z]\w*\s?)+)")
+_OF_A_TRIP = "Who is the captain of {0}? Where do dogs travel on {0}? Is there coffee on {0}?"
+_COUNTS = {*split_words("average chart many most much number revenue share sum total")}
+_DATA = "Questions about data with numbers, tables and charts."
+"""What the analyst says that it answers."""
+_OUTCOMES = "# The outcomes\n\n"
 _TOOLS = "Available tools:"
 _TITLE = "Write a title"
 _STATE_ACTIONS = "AGUISendState"
@@ -180,7 +191,9 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     offered = () if parameters.tool_choice == "none" else request.actions
     others = list_other_actions(offered)
     actions = [action for action in others if not action.name.startswith(_STATE_ACTIONS)]
-    text = _last_user_text(request.messages)
+    said = _last_user_text(request.messages)
+    task = _TASK.match(said)
+    text = (task[1] if task else said)[:_MAX_TEXT]
     if parameters.tool_choice == "function":
         yield _apply_tool_choice(offered, parameters.tool_choice_name, text, request.messages)
     elif title := _build_title(request.messages):
@@ -189,8 +202,30 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
         yield Part("text", "\n\n".join(_report(result) for result in results))
     elif parameters.tool_choice == "required" and actions:
         yield from _call_matches(match_actions(text, actions) or [Match(actions[0], text)])
+    elif any(action.name == "report_evaluation" for action in offered):
+        failures = re.findall(r"^It is \w+\. (.+)$", said, re.MULTILINE)
+        verdict = {"passed": not failures, "missing": " ".join(failures)}
+        yield _call(Call("report_evaluation", verdict))
+    elif _OUTCOMES in said:
+        yield Part("text", _join_outcomes(said.partition(_OUTCOMES)[2]))
+    elif task:
+        yield from _fail_refusal(text, _chat(request, text, actions, offered))
     else:
         yield from _chat(request, text, actions, offered)
+
+
+def _join_outcomes(text: str) -> str:
+    """Return the outcomes of tasks, each below its purpose."""
+    text = re.sub(r"^## [^:\n]*: (.*)$", r"**\1**", text, flags=re.MULTILINE)
+    text = re.sub(r"\n{3,}", "\n\n", text.replace(NOTE, "").strip())
+    return f"{text}\n\n{NOTE}"
+
+
+def _fail_refusal(text: str, parts: Iterable[Part | CopilotError]) -> Iterator[Part | CopilotError]:
+    """Yield the parts of an answer to a task, or an error if no rule answers it."""
+    for part in parts:
+        is_refusal = isinstance(part, Part) and _NOT_A_MODEL in part.text
+        yield CopilotError(f"The demo model has no rule for {text!r}.") if is_refusal else part
 
 
 def _chat(
@@ -217,7 +252,7 @@ def _chat(
         yield from _call_matches(matches)
     elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
         also = describe_missing(text, request.passages, is_name=False)
-        yield Part("text", f"{also}{quotes}\n\n{_QUOTES_ONLY}")
+        yield Part("text", f"{also}{quotes}\n\n{NOTE}")
     elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
@@ -284,11 +319,19 @@ def _format_size(base64: str) -> str:
     return f"{len(base64) * 3 // 4:,} bytes"
 
 
-def _write_tasks(text: str) -> list[Mapping[str, object]]:
-    """Return a plan of two tasks, of which a person approves the second one."""
-    first = {"name": "search", "purpose": f"Find what is known about this: {text}"}
-    last = {"name": "answer", "purpose": text, "needs_approval": True}
-    return [first, last]
+def _write_tasks(text: str) -> list[Mapping[str, str]]:
+    """Return a task for each clause after a colon, for questions of a trip, or for the text."""
+    trip = _TRIP.search(text)
+    questions = _OF_A_TRIP.format(trip[1].strip()) if trip else ""
+    listed = split_clauses(text.partition(": ")[2] or questions) or [text]
+    return [
+        {
+            "name": name,
+            "purpose": one,
+            "applicability": _DATA if _COUNTS & {*split_words(one)} else "",
+        }
+        for name, one in {one[:200]: one for one in listed}.items()
+    ]
 
 
 def _set_state(text: str, actions: Sequence[Action]) -> Call | None:
@@ -357,6 +400,8 @@ def _call(call: Call) -> Part:
 
 def _suggest(actions: Sequence[Action]) -> str:
     """Name three things to try; actions with an example of a value are the most telling."""
+    if any(action.name == "create_plan" for action in actions):
+        return f"{_TRY}- Plan a trip: {_OF_A_TRIP.format('MV Tern')}"
     telling = sorted(actions, key=lambda action: not as_list(action.parameters.get("required")))
     examples = [
         example
@@ -370,7 +415,7 @@ def _last_user_text(messages: Sequence[Message]) -> str:
     return next(
         (m.content for m in reversed(messages) if isinstance(m, TextMessage) and m.role == "user"),
         "",
-    )[:_MAX_TEXT]
+    )
 
 
 def _last_results(messages: Sequence[Message]) -> list[ResultMessage]:

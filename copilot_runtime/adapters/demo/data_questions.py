@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from copilot_runtime.adapters.demo.matching import Call
+from copilot_runtime.adapters.demo.matching import NOTE, Call
 from copilot_runtime.adapters.demo.question import (
     COUNTING,
     HIGHEST,
@@ -33,31 +33,38 @@ _FUNCTIONS = {
 _NAMES = {"AVG": "average_", "MEDIAN": "median_", "MAX": "highest_", "MIN": "lowest_", "SUM": ""}
 _SHARES = list_stems("share percent percentage proportion rate fraction")
 _CHARTS = list_stems("chart plot graph draw diagram trend")
-_DEMO = "(I am the demo model, which follows rules. A real model would say what it means.)"
 _TOP = 20
 
 
 def plan_call(text: str, tables: Sequence[Table], tools: Collection[str]) -> Call | None:
     """Return the call that answers a question about tables, or `None` if it is not understood."""
-    for table in (*tables, *join_tables(tables)):
+    for table in _list_tables(text, tables):
         call, unknown = _plan(text, table)
         if call is not None and not unknown and call.tool in tools:
             return call
     return None
 
 
+def _list_tables(text: str, tables: Sequence[Table]) -> Sequence[Table]:
+    """Return the tables that a question may be about: the chosen one or all, and those named."""
+    words = {*stem(text)}
+    found = (*tables, *join_tables(tables))
+    return [table for table in found if not table.is_other or words >= {*stem(table.name)}]
+
+
 def refuse_question(text: str, tables: Sequence[Table]) -> str:
     """Return the demo model's answer to a question about tables that it does not understand."""
     named = {word for table in tables for name in table.list_names() for word in stem(name)}
     unknown = min(
-        (_plan(text, each)[1] for each in (*tables, *join_tables(tables))),
+        (_plan(text, each)[1] for each in _list_tables(text, tables)),
         key=lambda words: (len(words), sum(stem(word)[0] in named for word in words)),
     )  # a word that another table has is not the reason
     words = ", ".join(f"“{word}”" for word in unknown[:5])
+    chosen = [table for table in tables if not table.is_other]
     stems = [stem(word) for word in unknown]
     texts = [
         f" '{column.name}' {column.note or 'is a text, which I cannot add up'}."
-        for table in tables
+        for table in chosen
         for column in table.columns
         if column.type == "VARCHAR" and any(map(column.match, stems))
     ]
@@ -65,7 +72,7 @@ def refuse_question(text: str, tables: Sequence[Table]) -> str:
         f"I do not understand {f'{words} here' if words else 'that'}.{''.join(texts[:1])} "
         "I can count, add up and average the columns of your data, by month or by group, with "
         "questions such as:\n\n"
-        f"{suggest_questions(tables)}"
+        f"{suggest_questions(chosen)}"
     )
 
 
@@ -91,11 +98,11 @@ def describe_result(name: str, output: JsonObject) -> str:
     if "error" in output:
         return ""
     rows = as_objects(output.get("rows"))
-    notes = " ".join([*filter(None, map(as_text, as_list(output.get("warnings")))), _DEMO])
+    notes = " ".join([*filter(None, map(as_text, as_list(output.get("warnings")))), NOTE])
     if name == "plot_data":
         return f"Here is the chart. {notes}"
     if name == "download_data":
-        return f"The file {get_text(output, 'filename')} is ready. {_DEMO}"
+        return f"The file {get_text(output, 'filename')} is ready. {NOTE}"
     if name in ("run_sql", "analyze_data"):
         if not any(value is not None for row in rows for value in row.values()):
             return f"No rows match, so there is no answer. {notes}"
@@ -103,7 +110,7 @@ def describe_result(name: str, output: JsonObject) -> str:
         total = output.get("total_rows") or len(rows)
         count = f"{total} rows; the first: " if len(rows) > 1 else ""
         return f"{count}{first}. {notes}"
-    return f"Here is what I found. {_DEMO}" if name in _FOUND else ""
+    return f"Here is what I found. {NOTE}" if name in _FOUND else ""
 
 
 _FOUND = ("compare_data", "summarize_data", "save_as_dataset", "query_data", "query_kpi_data")

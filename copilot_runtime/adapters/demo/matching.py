@@ -11,6 +11,9 @@ from copilot_runtime.base.jsonvalue import as_list, as_object, as_objects, as_te
 
 Schema = Mapping[str, Any]
 
+NOTE = "(I am the demo model, which follows rules. A real model would answer in its own words.)"
+"""The end of each answer."""
+
 QUOTED = re.compile(r"""["“„]([^"“”]+)["“”]|(?<!\w)'([^']+)'(?!\w)""")
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,15}+(?:\.\d{1,15}+)?(?![\w.]*\w)")
 _COLOR = re.compile(
@@ -238,7 +241,7 @@ def match_actions(text: str, actions: Sequence[Action], *, by_name: bool = False
     """
     threshold = _MIN_NAME_SCORE if by_name else _MIN_SCORE
     matches: list[Match] = []
-    for clause in _split_clauses(text):
+    for clause in split_clauses(text):
         if action := _find_best(clause, actions, threshold):
             matches.append(Match(action, clause))
         elif matches:  # "note the milk and the eggs": the second half belongs to the first
@@ -261,7 +264,7 @@ def format_title(action: Action) -> str:
     return " ".join(split_words(action.name)).capitalize()
 
 
-def _split_clauses(text: str) -> list[str]:
+def split_clauses(text: str) -> list[str]:
     """Cut a sentence at `and`, commas and stops, but never inside quotes."""
     clauses = _SEPARATOR.sub(lambda separator: separator[1] or "\0", text).split("\0")
     return [clause.strip() for clause in clauses if clause.strip()]
@@ -310,4 +313,5 @@ def _example_phrase(name: str, schema: Schema) -> str:
         return "in Paris"
     if schema.get("type") in ("integer", "number"):
         return str(schema.get("minimum", 3))
-    return '"water the plants"' if schema.get("type") == "string" else ""
+    words = "Sunday" if name.lower() == "day" else "water the plants"
+    return f'"{words}"' if schema.get("type") == "string" else ""

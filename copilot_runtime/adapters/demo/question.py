@@ -48,7 +48,7 @@ COUNTING = list_stems("many number count")
 _ROWS = list_stems("row record entry")
 _UNSAID = list_stems(
     "a all an and any are as at come comes can could data did do does for from give had has have "
-    "how i in is it its list made make many me much my often of on our please show tell that "
+    "how i in is it its list made make many me much my often of on our please show table tell that "
     "the their there they this to us was we were what with you your"
 )
 _EVERY = {"daili": "day", "weekli": "week", "monthli": "month", "yearli": "year"}
@@ -76,6 +76,7 @@ class _Mention(NamedTuple):
 def read_question(text: str, table: Table) -> "Question":
     """Return a question about a table, with its values and its period taken out of the words."""
     text = replace_phrases(text)
+    text = re.sub(rf"\b({re.escape(table.name)})\.\w+", r"\1", text, flags=re.IGNORECASE)
     conditions: list[str] = []
     period = _PERIOD.search(text)
     if period is not None and table.time is not None and (limits := _read_period(period)):

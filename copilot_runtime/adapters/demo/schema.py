@@ -10,6 +10,7 @@ from copilot_runtime.adapters.demo.matching import split_words
 _BLOCK = re.compile(r"<schema>\n(.*?)\n</schema>", re.DOTALL)
 _TABLE = re.compile(r"^CREATE TABLE (\S+) \([^\n]*\n(.*?)^\);$", re.DOTALL | re.MULTILINE)
 _COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- (.*))?$')
+_LABEL = re.compile(r"^-- Dataset .+: DuckDB table ", re.MULTILINE)
 _ABOUT = re.compile(r"^-- About: (.*)$", re.MULTILINE)
 _TOTALS = re.compile(r"^-- Rows without totals: WHERE (.* NOT IN \((.*)\))$", re.MULTILINE)
 _NOTE = r"'{}' (is a text: .*?)\.(?: |$)"
@@ -107,6 +108,8 @@ class Table:
     """SQL after its name in `FROM`."""
     conditions: Sequence[str] = ()
     """SQL that leaves out the lines which sum up others."""
+    is_other: bool = False
+    """Whether the person has chosen another table."""
 
     @property
     def time(self) -> Column | None:
@@ -139,7 +142,9 @@ def read_schema(texts: Sequence[str]) -> Sequence[Table]:
     totals = _TOTALS.search(block)
     catalog = found[1] if (found := _CATALOG.search(block)) else ""
     tables = [_add_metrics(_describe_table(table, about, totals), catalog) for table in tables]
-    return tables + [Table(name, _read_columns(body)) for name, body in _OTHER.findall(block)]
+    is_other = bool(_LABEL.search(block))
+    others = _OTHER.findall(block)
+    return tables + [Table(name, _read_columns(body), is_other=is_other) for name, body in others]
 
 
 def join_tables(tables: Sequence[Table]) -> Sequence[Table]:
@@ -154,7 +159,9 @@ def join_tables(tables: Sequence[Table]) -> Sequence[Table]:
         # numbers of the other table would be added up once for each row of this one
         more = [one for one in other.columns if one.name not in shared and one.type == "VARCHAR"]
         joined = f" JOIN {other.sql} USING ({quote_name(other.key.name)})"
-        joins.append(replace(table, columns=[*columns, *more], joined=joined))
+        is_other = table.is_other and other.is_other
+        columns = [*columns, *more]
+        joins.append(replace(table, columns=columns, joined=joined, is_other=is_other))
     return joins
 
 

@@ -24,7 +24,8 @@ class Document:
     The frame, the base style and the script of the header are those beside this module, shared by
     all pages. `shared` are scripts used by several pages, which run first, and `libraries` files of
     `vendor/`, before them. A document that `has_frames` may display documents of this server in
-    frames. What stands in `page.html` above the mark for tools is put into the header. Everything
+    frames. What stands in `page.html` above the mark for tools is put into the header. `page` is
+    another name of the two files; a page without a style of its own has only the first. Everything
     is inlined, so that the content security policy can name the hashes of the style and the
     scripts.
     """
@@ -37,7 +38,9 @@ class Document:
         shared: Sequence[str] = (),
         libraries: Sequence[str] = (),
         has_frames: bool = False,
+        page: str = "page",
     ) -> None:
+        self._page = page
         self._frames = "'self'" if has_frames else "'none'"
         self._shared = ("scripts/shell.js", *shared)
         self._libraries = libraries
@@ -63,14 +66,16 @@ class Document:
 
     @cached_property
     def _frame(self) -> str:
-        tools, _, page = _read(self._files, "page.html").rpartition(_TOOLS)
+        tools, _, page = _read(self._files, f"{self._page}.html").rpartition(_TOOLS)
         frame = _read(_SHARED, "frame.html").replace(_TOOLS, tools.strip())
         return frame.replace(_PAGE, page.strip())
 
     @cached_property
     def _style(self) -> str:
         shared = ("base.css", *(["markdown.css"] if self._libraries else ()))
-        styles = [*(_read(_SHARED, name) for name in shared), _read(self._files, "page.css")]
+        own = self._files.joinpath(f"{self._page}.css")
+        styles = [_read(_SHARED, name) for name in shared]
+        styles += [own.read_text(encoding="utf-8")] if own.is_file() else []
         return "\n" + "\n".join(styles)
 
     @cached_property

@@ -44,6 +44,9 @@ class ConsoleExtension(Extension):
         is_demo = own is DemoAdapter.suggestions
         if is_demo and draws_surfaces:
             own = (own[0], "Draw a form for a booking", *own[1:])
+        suggestions = {"default": console.suggestions or (*others[:1], *own)}
+        if is_demo and others and settings.planner.name:
+            suggestions[settings.planner.name] = (f"Plan a trip: {' '.join(others)}",)
         return build_pages(
             Shell(
                 endpoint=path,
@@ -52,7 +55,7 @@ class ConsoleExtension(Extension):
                 title=console.title,
                 logo=read_logo(console.logo),
             ),
-            suggestions=console.suggestions or (*others[:1], *own),
+            suggestions=suggestions,
             is_demo=is_demo,
             history=settings.history,
             draws_surfaces=draws_surfaces,

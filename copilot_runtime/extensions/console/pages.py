@@ -46,23 +46,55 @@ class Tab:
     scripts: Sequence[str]
     answers: bool = False
     """`True` if the page shows answers of models, which are Markdown."""
+    purpose: str
+    """What the extension does, as a sentence for the page where it is off."""
+    settings: str
+    """Lines of `copilot.yml` that turn it on."""
 
 
 _TABS: Mapping[str, Tab] = {
-    "knowledge": Tab(name="knowledge", title="Knowledge", scripts=("page",)),
+    "knowledge": Tab(
+        name="knowledge",
+        title="Knowledge",
+        scripts=("page",),
+        purpose="Knowledge answers from your documents, with links to its sources, and hides from "
+        "each user what a policy says.",
+        settings="knowledge:\n  sources: [pages]  # folders of HTML, Markdown, PDF, Word or text",
+    ),
     "analyst": Tab(
         name="analyst",
         title="Data",
         scripts=("api", "table", "answer", "page"),
         answers=True,
+        purpose="The data analyst answers questions about tables with numbers and charts, and "
+        "shows the SQL of each.",
+        settings="analyst:\n  name: analyst\n  data: [data/*.csv]  # or PostgreSQL",
     ),
-    "planner": Tab(name="plans", title="Plans", scripts=("api", "tree", "task", "page")),
+    "planner": Tab(
+        name="plans",
+        title="Plans",
+        scripts=("api", "tree", "task", "page"),
+        purpose="A planner splits a request into tasks, has the other agents do them, and asks a "
+        "person first where that is needed.",
+        settings="planner:\n  name: planner\n  needs_approval: true  # a person agrees first",
+    ),
     "tracing": Tab(
         name="traces",
         title="Traces",
         scripts=("api", "spans", "waterfall", "details", "flow", "difference", "totals", "page"),
+        purpose="Traces show what each answer did: its requests to models, its tools, its time, "
+        "its tokens and its cost.",
+        settings="telemetry:\n  enabled: true\n  store: sqlite:.copilot/traces.db  # or memory",
     ),
-    "access": Tab(name="access", title="Access", scripts=("page",)),
+    "access": Tab(
+        name="access",
+        title="Access",
+        scripts=("page",),
+        purpose="Nobody signs in here, so all who reach this server share its threads. Access "
+        "gives users, roles, limits, API keys and an audit log.",
+        settings="access:\n  authenticate: [api_keys]  # or jwt, proxy, service_tokens\n"
+        "# a key to sign in with: copilot-runtime operate keys create ann --role operator",
+    ),
 }
 """The pages of extensions, in the order of the header."""
 
@@ -139,7 +171,7 @@ def read_logo(file: str) -> str:
 def build_pages(
     shell: Shell,
     *,
-    suggestions: Sequence[str] = (),
+    suggestions: Mapping[str, Sequence[str]] | None = None,
     is_demo: bool = False,
     history: str = "client",
     draws_surfaces: bool = False,
@@ -151,6 +183,7 @@ def build_pages(
     """
     return [
         *(_data_route(shell, name, path) for name, path in shell.pages.items() if name in _TABS),
+        *(_off_route(shell, name) for name in _TABS if not shell.pages.get(name)),
         sandbox_route(_SANDBOX),
         widget_route(shell.endpoint, shell.title),
         console_route(
@@ -166,7 +199,7 @@ def build_pages(
 def console_route(
     shell: Shell,
     *,
-    suggestions: Sequence[str] = (),
+    suggestions: Mapping[str, Sequence[str]] | None = None,
     is_demo: bool = False,
     history: str = "client",
     draws_surfaces: bool = False,
@@ -174,12 +207,12 @@ def console_route(
     """Return the route of the chat.
 
     The endpoint may be empty: then browsers get the page, and other requests go to the runtime.
-    `suggestions` are example questions for the plain chat. If the model `is_demo`, the page offers
+    `suggestions` are example questions for agents, by name. If the model `is_demo`, the page offers
     it tools to try. `history` is the setting: it decides how a question is edited. If the
     server `draws_surfaces`, the page offers its A2UI components to agents.
     """
     values = {
-        "__SUGGESTIONS__": escape(json.dumps(list(suggestions))),
+        "__SUGGESTIONS__": escape(json.dumps(suggestions or {})),
         "__DEMO__": "yes" if is_demo else "",
         "__HISTORY__": history,
         "__KEEPS_TRACES__": "yes" if shell.pages.get("tracing") and shell.keeps_traces else "",
@@ -208,6 +241,23 @@ def _data_route(shell: Shell, extension: str, path: str) -> Route:
     return kind(path, answer, methods=["GET"], name=name)
 
 
+def _off_route(shell: Shell, extension: str) -> Route:
+    """Return the route of a page whose extension is off, which says how to turn it on."""
+    tab = _TABS[extension]
+    values = {
+        "__NAME__": tab.title,
+        "__PURPOSE__": escape(tab.purpose),
+        "__SETTINGS__": escape(tab.settings),
+    }
+
+    async def answer(request: Request) -> Response:
+        response = _open_off().respond(request, shell.fill(request, extension) | values)
+        response.status_code = 404
+        return response
+
+    return _OffRoute(f"/{tab.title.lower()}", answer, methods=["GET"], name=f"no {tab.name}")
+
+
 class _BrowserRoute(Route):
     """A route that matches only browsers that open a page, and no GraphQL queries."""
 
@@ -218,10 +268,26 @@ class _BrowserRoute(Route):
         return super().matches(scope)
 
 
+class _OffRoute(_BrowserRoute):
+    """The route of a page that is off, which gives way to any other route of the application."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        routes = scope["app"].routes if match is Match.FULL else ()
+        if any(one.matches(scope)[0] is Match.FULL for one in routes if one is not self):
+            return Match.NONE, {}
+        return match, child
+
+
 @cache
 def _open_chat() -> Document:
     scripts = [f"scripts/{name}.js" for name in _CHAT]
     return Document(_FOLDER, scripts, libraries=_LIBRARIES, has_frames=True)
+
+
+@cache
+def _open_off() -> Document:
+    return Document(_FOLDER, [], page="off")
 
 
 @cache

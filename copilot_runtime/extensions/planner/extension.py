@@ -8,6 +8,7 @@ from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.identity import Caller, get_current_identity
+from copilot_runtime.api.retrieval import Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings
@@ -73,22 +74,28 @@ class PlannerExtension(Extension):
 def add_planner(core: Core) -> None:
     """Add an agent that plans. The other agents do its tasks.
 
-    Where there are no others, the model itself does them, with all tools. Raises `MissingPackage`
-    without the extra `knowledge`.
+    Where there are no others, or the fallback is `assistant`, the model itself does tasks, with all
+    tools and what knowledge finds. Raises `MissingPackage` without the extra `knowledge`.
     """
     try:
         from copilot_runtime.extensions.planner.build import build_planner
+        from copilot_runtime.extensions.planner.worker import TaskRetriever
     except ModuleNotFoundError as error:
         raise MissingPackage("The planner", error.name or "numpy", "knowledge") from error
 
     settings, agents = narrow_settings(core.settings), core.agents
+    retriever = core.parts.find(Retriever)
     model = DirectAgent(
-        core.adapter, max_turns=settings.max_turns, action_timeout=settings.action_timeout
+        core.adapter,
+        max_turns=settings.max_turns,
+        action_timeout=settings.action_timeout,
+        retriever=TaskRetriever(retriever) if retriever is not None else None,
     )
-    alone = {"assistant": model} if agents.is_empty else {}
+    works = agents.is_empty or settings.planner.fallback == "assistant"
+    own = {"assistant": model} if works else {}
 
     async def find_workers(caller: Caller) -> Mapping[str, Agent]:
-        return alone or await agents.find_workers(caller)
+        return {**own, **await agents.find_workers(caller)}
 
     planner = build_planner(
         settings.planner,

@@ -42,7 +42,8 @@ class PlannerSettings(Section):
         description="Criteria for the outcome of any plan. Empty: the whole is not evaluated.",
     )
     fallback: str = Field(
-        default="", description="Agent for tasks that match no agent well enough."
+        default="",
+        description="Agent for tasks that match no agent well enough; `assistant` is the model.",
     )
     floor: float = Field(
         default=0.05,

@@ -1,10 +1,12 @@
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -16,6 +18,7 @@ from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions import console
 from copilot_runtime.extensions.console.pages import Shell, console_route, read_logo
 from copilot_runtime.extensions.console.sandbox import sandbox_route
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path(console.__file__).parent
@@ -70,7 +73,8 @@ def test_only_the_demo_model_gets_the_demo_suggestions(adapter: Adapter, offered
 
 def test_a_strange_suggestion_cannot_leave_its_attribute():
     words = '"><script>alert(1)</script>'
-    app = Starlette(routes=[console_route(Shell(endpoint="/graphql"), suggestions=[words])])
+    route = console_route(Shell(endpoint="/graphql"), suggestions={"default": [words]})
+    app = Starlette(routes=[route])
 
     assert "<script>alert" not in TestClient(app).get("/").text
 
@@ -142,6 +146,35 @@ def test_the_header_names_the_pages_that_there_are_and_marks_the_current_one() -
     tabs = re.findall(r'<a href="([^"]+)"( aria-current="page")?>(\w+)</a>', page)
     assert tabs == [("/", "", "Chat"), ("/traces", ' aria-current="page"', "Traces")]
     assert "<title>Traces · Ferry &lt;desk&gt;</title>" in page
+
+
+BROWSER = {"accept": "text/html"}
+
+
+@in_one_test("path", ["/knowledge", "/data", "/plans", "/traces", "/access"])
+def test_a_page_that_is_off_tells_browsers_the_settings_that_turn_it_on(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages").mkdir()
+    off = Settings.model_validate({"threads": "memory", "telemetry": {"enabled": False}})
+    client = TestClient(CopilotRuntime(DemoAdapter(), settings=off).app())
+    answer = client.get(path, headers=BROWSER)
+    lines = re.search(r"<pre[^>]*>(.*?)</pre>", answer.text, re.DOTALL)
+
+    assert answer.status_code == 404
+    assert client.get(path).headers["content-type"] == "application/json"
+    assert lines
+    on = Settings.model_validate({"threads": "memory", **yaml.safe_load(unescape(lines[1]))})
+    client = TestClient(CopilotRuntime(DemoAdapter(), settings=on).app())
+    assert client.get(path, headers=BROWSER).status_code == 200
+
+
+def test_a_page_that_is_off_gives_way_to_a_route_of_the_program() -> None:
+    app = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory")).app()
+    app.add_api_route("/plans", lambda: "ours")
+
+    assert TestClient(app).get("/plans", headers=BROWSER).json() == "ours"
 
 
 def test_a_logo_is_a_picture_in_the_page_and_a_missing_one_is_named(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 /* The page around the conversation: which thread is shown, what is suggested, and its controls. */
 
 const MOST_SUGGESTIONS = 4;
-const ownSuggestions = JSON.parse($("chips").dataset.own);
-const suggestions = {};  // of agents that answer from data, by name
+const suggestions = JSON.parse($("chips").dataset.own);  // by agent
 let agents = {};         // what the server says about each agent, by name
 const productName = document.title;
 
@@ -45,7 +44,7 @@ function drawIntro() {
 
 /* Suggestions of the agent, without those that were asked in this thread. */
 function drawChips() {
-  const all = suggestions[agent] ?? (agent === "default" ? ownSuggestions : []);
+  const all = suggestions[agent] ?? [];
   const asked = new Set(thread.items.filter(({ role }) => role === "user").map((item) => wordsOf([item])));
   const left = all.slice(0, MOST_SUGGESTIONS).filter((words) => !asked.has(words));
   $("chips").hidden = !left.length;

@@ -21,6 +21,7 @@ async function count(query) {
   const sum = (name) => stats.users.reduce((total, group) => total + group[name], 0), dollars = sum("dollars");
   const tokens = sum("input_tokens") + sum("output_tokens");
   $("totals-box").hidden = !stats.traces;
+  $("made-up").hidden = stats.models.every(({ name }) => name !== "demo");
   $("totals").textContent = [
     `${formatCount(stats.traces)} ${stats.traces === 1 ? "trace" : "traces"}`, stats.failed && `${formatCount(stats.failed)} with errors`,
     tokens && `${formatCount(tokens)} tokens`, dollars && formatDollars(dollars, sum("unpriced")),

@@ -98,7 +98,6 @@ def test_what_serves_has_the_versions_that_are_tested() -> None:
 
 SERVE = """
 import json, sys
-from importlib.abc import MetaPathFinder
 from importlib.metadata import packages_distributions
 from packaging.utils import canonicalize_name
 
@@ -109,13 +108,7 @@ OTHERS = {
     if not any(canonicalize_name(name) in LOCKED for name in names)
 }
 
-class NotLocked(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in OTHERS:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return None
-
-sys.meta_path.insert(0, NotLocked())
+sys.modules.update(dict.fromkeys(OTHERS))  # found by nobody
 
 import asyncio
 import copilot_runtime.cli.main, copilot_runtime.cli.reload, copilot_runtime.cli.serve

@@ -557,7 +557,7 @@ async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():
     ("line", "quoted"),
     [
         ("text: Dogs travel on a lead, and not on seats.", "Dogs travel on a lead,"),
-        ("job title: Captain of the dogs", "job title: Captain of the dogs (Dogs)"),
+        ("job title: Captain of the dogs", "Dogs, job title: Captain of the dogs"),
     ],
 )
 async def test_a_sentence_is_quoted_without_the_name_of_its_property(line: str, quoted: str):

@@ -121,6 +121,7 @@ async def test_a_trace_is_asked_again_and_saved_as_a_scenario(
         await page.goto(url)
         await say(page, "What time is it in Oslo?")
         await expect(answer(page)).to_have_text("Be polite. (None)")
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
         await page.get_by_role("link", name="Trace", exact=True).click()
         async with page.expect_download() as download:
             await page.get_by_role("button", name="Save as scenario").click()

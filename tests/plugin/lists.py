@@ -59,6 +59,7 @@ DAILY_BROWSER = frozenset(
         "test_an_error_in_the_middle_keeps_the_words_before_it",
         "test_an_mcp_app_gets_its_result_and_calls_its_tool",
         "test_text_grows_while_the_model_speaks",
+        "test_the_next_question_alone_is_asked_with_the_changes",
         "test_the_page_knowledge_shows_what_there_is_and_what_failed",
         "test_threads_survive_a_restart_of_the_server",
         "test_two_browsers_see_each_others_threads_without_a_reload",

@@ -26,6 +26,8 @@ _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 _MOST_SENTENCES = 3
 _FEWEST_WORDS = 3
 _LONGEST = 400
+_CLOSE = 0.75
+"""The part of the best sentence's score that others need to be quoted, too."""
 
 _FACT = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z])(?!.*[.!?]$)")
 """A property of a thing that is no sentence."""
@@ -59,8 +61,16 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()][
         ::-1
     ]
-    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
-    return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)
+    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] * _CLOSE]
+    if best and _FACT.match(best[0][2]):  # it answers, and sentences beside it are noise
+        best = [row for row in best if _FACT.match(row[2])]
+    return "\n\n".join(_quote(text, number, passages[number - 1]) for _, number, text in best)
+
+
+def _quote(text: str, number: int, passage: Passage) -> str:
+    """Return a sentence with its source; a property stands behind the thing that has it."""
+    source = _cite(number, passage)
+    return f"{source[1:-1]}, {text}" if _FACT.match(text) else f"{text} {source}"
 
 
 def list_passages(question: str, passages: Sequence[Passage]) -> str:

@@ -87,6 +87,8 @@ class AnalystAgent(Agent):
         self.signature = Signature(Path(analyst.settings.store))
         self._load_secret = load_secret
         self.loop: Loop = find_loop(analyst.settings)
+        self.instructions = analyst.settings.instructions
+        self.has_instructions = analyst.settings.framework == "own"
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that do not depend on a request."""
@@ -244,7 +246,10 @@ class _Answer:
             thoughts=self.work.thoughts,
             span=self.run.span,
         )
-        return session, await self.analyst.write_instructions(session, question, prepared)
+        instructions = self.agent.instructions
+        return session, await self.analyst.write_instructions(
+            session, question, prepared, instructions
+        )
 
     async def _wait_with_thoughts(self, task: "asyncio.Future[tuple[Session, str]]") -> Events:
         task.add_done_callback(lambda _: self.work.bell.ring())

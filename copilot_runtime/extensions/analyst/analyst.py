@@ -292,7 +292,7 @@ class Analyst:
         await asyncio.shield(task)
 
     async def write_instructions(
-        self, session: Session, question: Question, prepared: PreparedRequest
+        self, session: Session, question: Question, prepared: PreparedRequest, instructions: str
     ) -> str:
         """Return the system prompt for a question: static layers first, then the data."""
         return compose_system_prompt(
@@ -300,7 +300,7 @@ class Analyst:
             schema=await self.describe_schema(session, question, prepared),
             context=prepared.context_snippets,
             skills=prepared.skills_injection,
-            instructions=self.settings.instructions,
+            instructions=instructions,
         )
 
     async def describe_schema(

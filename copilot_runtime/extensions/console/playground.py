@@ -96,14 +96,13 @@ class PlaygroundEndpoint(Transport):
             user=caller.user,
             identity=caller.identity,
         )
+        # the analyst and the planner have tools of their own
+        actions = [] if agent.has_data or agent.has_plans else await self._runs.actions(run)
         return {
             "has_instructions": agent.has_instructions,
             "instructions": _find_instructions(agent) if self._keeps_content else None,
             "is_secret": not self._keeps_content,
-            "tools": [
-                {"name": it.name, "description": it.description}
-                for it in await self._runs.actions(run)
-            ],
+            "tools": [{"name": it.name, "description": it.description} for it in actions],
         }
 
 

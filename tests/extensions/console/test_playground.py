@@ -166,6 +166,21 @@ async def test_an_assistant_gets_another_template_and_its_helpers_keep_theirs(
     assert read_request(parrot.requests[0])["instructions"] == ["Be brief, writer."]
 
 
+async def test_an_analyst_gets_other_instructions_beside_its_data(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("region,total\nnorth,1\n")
+    parrot = Parrot("Deux.")
+    analyst = {"name": "analyst", "data": [str(tmp_path / "sales.csv")], "instructions": "Be kind."}
+    settings = {"threads": "memory", "analyst": {**analyst, "store": str(tmp_path / "store")}}
+    async with browsing(parrot, settings=Settings.model_validate(settings)) as browser:
+        question = [user("How many rows of sales are there?")]
+        changes = {"instructions": "Answer in French."}
+        await browser.run(agent="analyst", messages=question, overrides=changes)
+
+    (system,) = read_request(parrot.requests[0])["instructions"]
+    assert ("Answer in French." in system, "Be kind." in system) == (True, False)
+    assert "sales" in system
+
+
 async def test_an_agent_that_is_a_program_has_other_tools_alone() -> None:
     async def echo(run: Any) -> str:
         return f"{[it.name for it in run.actions]}"

@@ -6,13 +6,13 @@ async function get(path) {
   return (await fetchTraces(path)).json();
 }
 
-/* Calls `listen` with each span that starts or ends. When a connection has ended, it is renewed,
-   and `miss` is called, because spans in between may have been missed. */
+/* Calls `listen` with each span that starts or ends. A connection that has ended is renewed. At the start of each,
+   `miss` is called, because spans before it may have been missed. */
 async function follow(listen, miss, signal) {
   for (let isFirst = true; !signal.aborted; isFirst = false) {
     try {
       const response = await fetchTraces("/stream", "text/event-stream", signal);
-      if (!isFirst) miss();
+      miss(isFirst);
       for await (const found of framesOf(response))
         for (const { type, data } of found) if (type === "span_start" || type === "span_end") listen(JSON.parse(data), type.slice(5));
     } catch (error) {

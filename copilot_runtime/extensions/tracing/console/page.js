@@ -240,8 +240,10 @@ function remember({ content, ...span }) {
   refreshSoon();
 }
 
-/* Reloads from the server: spans whose end was missed would appear as running forever. */
-function catchUp() {
+/* Reloads from the server: spans whose end was missed would appear as running forever. At first, that can only be a
+trace whose run was about to end. */
+function catchUp(isFirst) {
+  if (isFirst && (!state.id || [...state.spans.values()].some((span) => !span.parent_span_id))) return;
   live.clear();
   refreshSoon();
   if (state.id) choose(state.id);

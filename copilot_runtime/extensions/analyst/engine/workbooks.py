@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.base.office import OLE, OfficeFile, is_encrypted
 from copilot_runtime.base.layouts import find_header
+from copilot_runtime.base.office import OLE, OfficeFile, is_encrypted
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
 from copilot_runtime.base.workbook import Cell, Sheet, Workbook
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused

@@ -28,7 +28,7 @@ StepProgress = Callable[[Step, int, int], None]
 """Callback with the step of an update, its completed amount and its total."""
 
 State = Literal["closed", "updating", "ready", "incomplete", "failed"]
-"""`incomplete` means that some resources have no vector, or that a source is not there."""
+"""`incomplete` means that some resources have no vector; the log has the reason."""
 
 _FIRST_UPDATE = 10.0
 """Maximum seconds that questions wait for the very first update."""
@@ -80,12 +80,10 @@ class Updater:
         self._count = 0
         self._gap = ""
         """The reason why some resources have no vector; empty if all have one."""
-        self._misses_source = False
-        """`True` if a path of the settings was not there at the last update of all."""
 
     def status(self) -> KnowledgeStatus:
         """Return the status, without opening the storage."""
-        state: State = "incomplete" if self._gap or self._misses_source else "ready"
+        state: State = "incomplete" if self._gap else "ready"
         if self._background is None:
             state = "closed"
         elif self._background.is_running or self._writing.locked():
@@ -148,14 +146,8 @@ class Updater:
         report = None
         if chosen := knowledge.sources if sources is None else [*sources]:
             report = await knowledge.ingestion.run(
-                chosen,
-                lambda at: progress(at.stage, at.done, at.total),
-                only=only,
-                wait=True,
-                may_miss=sources is None,  # the settings name it: the others are served
+                chosen, lambda at: progress(at.stage, at.done, at.total), only=only, wait=True
             )
-            if sources is None and only is None:
-                self._misses_source = not report.failed.keys().isdisjoint(map(str, chosen))
         vectors = await self._update_vectors(progress)
         self._gap = await self._find_gap(vectors)
         with trace_block(start_ingest_step_span("link")) as span:

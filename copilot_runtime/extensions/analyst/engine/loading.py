@@ -116,6 +116,7 @@ class Loader:
             place = source.label if source.kind == "postgres" else source.location
             logger.error("Data from %r cannot be loaded: %s %s", place, failure, outcome)
             self._problems[source.name] = failure
+            self._report(Progress(source=source.name, is_done=True))
             return None
         self._problems.pop(source.name, None)
         return entry

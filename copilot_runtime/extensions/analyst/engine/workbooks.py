@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.layouts import find_header
 from copilot_runtime.base.office import OLE, OfficeFile, is_encrypted
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
 from copilot_runtime.base.workbook import Cell, Sheet, Workbook
@@ -15,6 +16,8 @@ from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 DELIMITER = ","
 _BATCH = 5_000
+_HEAD = 100
+"""Rows at the beginning of a table that show its header."""
 _SHEET = 2**30
 """Maximum number of characters in a sheet; a small file may have many times its size."""
 
@@ -152,17 +155,19 @@ _NOTES = {
 def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[str]:
     """Write the rows of a table; yield sentences about its names and the units of its numbers."""
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    first: Sequence[str] = ()
+    head: list[Sequence[str]] = []
     for _, cells in rows:
         texts = [
             "" if cell is None or cell.kind in ("error", "formula") else cell.text for cell in cells
         ]
         if any(texts):
-            first = first or texts
+            if len(head) < _HEAD:
+                head.append(texts)
             writer.writerow(texts)
     if rows.is_joined:
         yield "Two rows of names are joined."
-    for column, name in zip(table.columns, first, strict=False):
+    names = find_header(head).cells if head else ()
+    for column, name in zip(table.columns, names, strict=False):
         units = {it.name for it in table.part.units.get(column, ())}
         found = sorted(units - {""})
         source = ", by the format of some of its cells" if "" in units else ""

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 
 from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.concurrency import call
-from copilot_runtime.base.errors import NotFound, StoreFailed
+from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, check_base
 from copilot_runtime.extensions.knowledge.ingestion.journal import (
@@ -111,23 +111,21 @@ class Ingestion:
         only: Collection[str] | None = None,
         wait: bool = False,
         dry_run: bool = False,
-        may_miss: bool = False,
     ) -> IngestReport:
         """Ingest files, folders and patterns, and remove the contributions of deleted files.
 
         Of all files that are found, or missing, it may be about `only` some, by their names.
         Unreadable files and folders are in the report; their earlier contributions are kept.
         Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
-        `NotFound` for a path that is not there, unless it `may_miss`: then it is a failure in the
-        report. `dry_run` only says what would be done to files.
+        `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
         """
         began = time.monotonic()
         sources = [*sources]
         if dry_run:
-            report = await self._run(sources, progress, only, None, may_miss)
+            report = await self._run(sources, progress, only, None)
         else:
             async with lock_ingestion(self._storage, wait=wait) as lock:
-                report = await self._run(sources, progress, only, lock, may_miss)
+                report = await self._run(sources, progress, only, lock)
         report.seconds = time.monotonic() - began
         return report
 
@@ -169,25 +167,13 @@ class Ingestion:
         progress: ProgressHook | None,
         only: Collection[str] | None,
         lock: IngestionLock | None,
-        may_miss: bool,
     ) -> IngestReport:
         """Read and merge while holding the lock; without a lock, only report."""
         journal = await load_journal(self._storage)
         report = IngestReport()
         with trace_block(start_ingest_step_span("read")) as span:
             stage = _stage("read", progress)
-            discovery = await call(
-                discover_sources,
-                paths,
-                {name: entry.address for name, entry in journal.sources.items()},
-                self._folder(),
-            )
-            if discovery.missing and not may_miss:
-                raise NotFound(
-                    f"There is no file or folder {next(iter(discovery.missing))!r}.",
-                    hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
-                )
-            await self._read(discovery, journal, report, stage, only, lock)
+            discovery = await self._read(paths, journal, report, stage, only, lock)
             _describe_reading(span, report)
         if lock:
             with trace_block(start_ingest_step_span("store")) as span:
@@ -207,17 +193,23 @@ class Ingestion:
 
     async def _read(
         self,
-        discovery: Discovery,
+        paths: list[str | Path],
         journal: IngestionJournal,
         report: IngestReport,
         progress: _Stage,
         only: Collection[str] | None,
         lock: IngestionLock | None,
-    ) -> None:
-        """Read the new and changed files, and report on all."""
+    ) -> Discovery:
+        """Discover the files, read the new and changed ones, and report on all."""
         before = journal.sources
+        discovery = await call(
+            discover_sources,
+            paths,
+            {name: entry.address for name, entry in before.items()},
+            self._folder(),
+        )
         report.skipped.update(sorted(discovery.skipped.items()))
-        report.failed.update(discovery.unreadable | discovery.missing)
+        report.failed.update(discovery.unreadable)
         for name, reason in report.failed.items():
             logger.warning("%s: %s", name, reason)
         report.unmatched += discovery.unmatched
@@ -231,6 +223,7 @@ class Ingestion:
         report.empty.sort()
         gone = [name for name in before if name in names and name not in discovery.sources]
         report.removed += sorted(filter(discovery.covers, gone))
+        return discovery
 
     async def _merge(
         self, journal: IngestionJournal, report: IngestReport, progress: _Stage, lock: IngestionLock

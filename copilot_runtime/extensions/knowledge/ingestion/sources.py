@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISREG
 
+from copilot_runtime.base.errors import NotFound
 from copilot_runtime.extensions.knowledge.identifiers import name_file, read_name
 from copilot_runtime.extensions.knowledge.ingestion.documents import MOST_BYTES
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
@@ -61,8 +62,6 @@ class Discovery:
     """The reasons for skipping symbolic links in the folder that was named, by name."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """Errors of unreadable folders, whose files may still exist, by folder."""
-    missing: dict[str, str] = field(default_factory=dict[str, str])
-    """Errors of paths that are not there, and never were, as given."""
 
     def covers(self, name: str) -> bool:
         """Return whether a file would have been discovered, if it were there."""
@@ -121,8 +120,8 @@ def discover_sources(
     are named, as are files below `excluded`. A symbolic link is followed if it is named, or leads
     to a hidden file in a named folder: others have a name of their own, by which policies know
     them. `addresses` are those of ingested files by name: a file that is
-    given alone or by a pattern keeps its address. A missing file that was ingested counts as
-    deleted. Files below an unreadable folder do not count as deleted,
+    given alone or by a pattern keeps its address. A missing file raises `NotFound`, unless it was
+    ingested: then it counts as deleted. Files below an unreadable folder do not count as deleted,
     nor those below one of the paths that is missing: it may be on a disk that is not mounted.
     """
     discovery = Discovery()
@@ -149,8 +148,10 @@ def discover_sources(
             discovery.folders.add(name)
             discovery.unreadable[name] = "The folder is missing. What was taken in of it is kept."
         else:
-            discovery.files.add(str(item))
-            discovery.missing[str(item)] = "There is no such file or folder."
+            raise NotFound(
+                f"There is no file or folder {str(item)!r}.",
+                hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
+            )
     discovery.sources.update(sorted(found.items()))
     for name in discovery.skipped.keys() & found.keys():
         del discovery.skipped[name]

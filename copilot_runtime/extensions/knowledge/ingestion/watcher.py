@@ -7,6 +7,7 @@ looked at again and again. The files themselves are not opened.
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from copilot_runtime.base.errors import NotFound
 from copilot_runtime.extensions.knowledge.ingestion.sources import discover_sources
 
 State = tuple[int | str, ...]
@@ -50,7 +51,10 @@ class SourceWatcher:
 
     def _find_states(self) -> Mapping[str, State]:
         addresses = dict.fromkeys(self._taken, "")
-        discovery = discover_sources(self._paths, addresses, self._excluded)
+        try:
+            discovery = discover_sources(self._paths, addresses, self._excluded)
+        except NotFound:  # of what was never there, the update has warned
+            return self._taken
         states: dict[str, State] = {name: (why,) for name, why in discovery.unreadable.items()}
         for name, source in discovery.sources.items():
             try:

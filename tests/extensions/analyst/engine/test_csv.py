@@ -149,6 +149,10 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [("Oslo", 1)],
         "Notes are left out: 2.",
     ),
+    "comment,n\nThe soup was cold on Monday.,1\nThe soup was warm on Tuesday.,\n": (
+        [("The soup was cold on Monday.", 1), ("The soup was warm on Tuesday.", None)],
+        "",
+    ),
     "question,n\nWhy?,1\n1) How?,\nWho,\n": (
         [("Why?", 1), ("1) How?", None), ("Who", None)],
         "",

@@ -77,10 +77,10 @@ def count_from_1904(book: Any) -> None:
 def set_units(book: Any) -> None:
     formats = ('0.0 "kg"', "0%", "[$\u20ac-407] #,##0", '#,##0,"k"', "0")
     for column, format in zip("BCDEF", formats, strict=True):
-        for row in "23":
+        for row in "34":
             book.active[f"{column}{row}"].number_format = format
-    book.active["D3"].number_format = '"$"#,##0.00'
-    book.active["F3"].number_format = '0" h"'
+    book.active["D4"].number_format = '"$"#,##0.00'
+    book.active["F4"].number_format = '0" h"'
 
 
 _DAY = datetime(2024, 1, 5)
@@ -120,7 +120,7 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
     ),
     "units": (
         make_workbook(
-            [[*"abcdef"], ["x", 1.5, 0.25, 7, 5000, 8], ["y", 2, 0.5, 8, 6000, 9]],
+            [["Title"], [*"abcdef"], ["x", 1.5, 0.25, 7, 5000, 8], ["y", 2, 0.5, 8, 6000, 9]],
             change=set_units,
         ),
         {
@@ -129,7 +129,7 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
                 [("x", 1.5, 0.25, 7, 5000, 8), ("y", 2.0, 0.5, 8, 6000, 9)],
                 "'b' is in 'kg'. 'c' is in percent: 0.25 is 25 %. 'd' has values in different "
                 "units, not to be added up: $, \u20ac. 'f' is in 'h', by the format of some of its "
-                "cells.",
+                "cells. Lines above the header are left out.",
             )
         },
     ),

@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime.adapters.scripted import call, say
 from tests.extensions.analyst.http.server import LOCAL, build_runtime, serve
+from tests.in_one_test import in_one_test
 
 BOB = {"x-user": "bob"}
 
@@ -23,6 +24,23 @@ def test_data_sets_count_the_rows_that_their_reader_may_see(tmp_path: Path) -> N
     city = next(column for column in one["columns"] if column["name"] == "city")
     assert city["values"] == ["Oslo"]
     assert nobody["row_count"] == 0
+
+
+@in_one_test(
+    ("filters", "name"), [({}, "bad"), ({"*": "true"}, "")], ids=("open to all", "with filters")
+)
+def test_a_source_that_failed_is_named_to_users_who_may_query_all_data(
+    filters: dict[str, str], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.csv").write_bytes(b"\xff\xfei\0d\0\0\xd8\n\0")
+    data = [str(tmp_path / "orders.csv"), str(tmp_path / "bad.csv")]
+    with serve(tmp_path, data=data, row_filters=filters) as client:
+        client.get("/graphql/analyst/datasets/orders")
+        listed = client.get("/graphql/analyst/datasets").json()
+
+    [problem] = listed["problems"]
+    assert (problem["name"], "bad" in problem["problem"]) == (name, bool(name))
+    assert listed["progress"] == []
 
 
 def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -281,23 +281,6 @@ async def test_a_skipped_file_is_listed_with_the_reason_until_it_is_read_or_gone
     }
 
 
-async def test_a_path_of_the_settings_that_is_not_there_costs_no_other_one_anything(
-    shelf: Shelf,
-) -> None:
-    shelf.write("one.html", DRUG)
-    ingestion = Ingestion(shelf.resources)
-    report = await ingestion.run(["docs", "none"], may_miss=True)
-    assert (report.new, report.failed) == (
-        ["docs/one.html"],
-        {"none": "There is no such file or folder."},
-    )
-    await ingestion.run(["docs"])
-    assert [*await shelf.statuses(ingestion)] == ["docs/one.html", "none"]
-    shelf.write("../none", DRUG)
-    await ingestion.run(["docs", "none"], may_miss=True)
-    assert {*(await shelf.statuses(ingestion)).values()} == {("taken in", "")}
-
-
 async def test_what_could_not_be_read_of_a_file_is_said_until_it_changes(shelf: Shelf) -> None:
     script = '<script type="application/ld+json">{</script>'
     shelf.write("one.html", f"{DRUG}{script}")

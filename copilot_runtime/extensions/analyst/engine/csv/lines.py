@@ -65,9 +65,11 @@ def read_remarks(path: Path, layout: Layout) -> Sequence[str]:
         lines = [*io.StringIO(file.read().decode("utf-8", "ignore"), newline="")]
     records: list[Sequence[str]] = []
     for line in reversed(lines[1:] if start else lines):
-        if (record := _read_record([line], layout)) is None or sum(map(bool, record)) > 1:
+        if (record := _read_record([line], layout)) is None:
             break
         records.insert(0, record or [""])
+        if sum(map(bool, record)) > 1:
+            break
     return [it[0] for it in records[len(records) - count_remarks(records) :] if it[0]]
 
 

@@ -36,6 +36,7 @@ _SUMS = (
     *("gesamt", "итого", "合计", "总计", "合計", "小計"),
 )
 """The beginnings of labels of lines that may add up others."""
+_SUM_PATTERN = rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,8 @@ class CsvFiles:
         if len(columns) < 2:
             kinds = {"Lines that repeat the header": names}
         found = {kind: " AND ".join(parts) for kind, parts in kinds.items() if parts}
-        counts = self._count(part, *found.values())
-        for (kind, condition), count in zip(found.items(), counts, strict=True):
-            if count:
+        for kind, condition in found.items():
+            if count := self._count(part, condition):
                 self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
                 self._notes.append(f"{kind} are left out: {count:,}.")
 
@@ -202,17 +202,12 @@ class CsvFiles:
         named = len(layout.names)
         columns = [_column(layout, at) for at in range(width)]
         others = " AND ".join(f"coalesce({name}, '') = ''" for name in columns[1:])
-        short, long, alone = self._count(
-            part,
-            f"{columns[named - 1]} IS NULL" if named > 1 else "false",
-            f"{columns[named]} <> ''" if width > named else "false",
-            f"{columns[0]} <> '' AND {others}" if named > 2 else "false",
-        )
-        if short:
+        if named > 1 and (short := self._count(part, f"{columns[named - 1]} IS NULL")):
             self._notes.append(f"{_lines(short)} fewer values than the header; the last are empty.")
-        if long:
+        if width > named and (long := self._count(part, f"{columns[named]} <> ''")):
             where = columns[named]
             self._notes.append(f"{_lines(long)} more values than the header, from {where} on.")
+        alone = self._count(part, f"{others} AND {columns[0]} <> ''") if named > 2 else 0
         if alone:
             self._notes.append(f"{_lines(alone)} a value in the first column alone.")
         if width > 1:
@@ -221,15 +216,14 @@ class CsvFiles:
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
         ]
         for name in unnamed if len(unnamed) < width else ():
-            if not self._count(part, f"{name} <> ''")[0]:
+            if not self._count(part, f"{name} <> ''"):
                 self._connection.execute(f"ALTER TABLE {part} DROP COLUMN {name}")
 
     def _note_totals(self, part: str, label: str) -> None:
         """Note lines whose first value says that they add up others."""
-        begins = " OR ".join(f"starts_with(lower({label}), {quote_text(it)})" for it in _SUMS)
         found: list[tuple[str, int]] = self._connection.execute(
-            f"SELECT {label}, count(*) FROM {part} WHERE lower({label}) IN {_TOTALS} OR {begins} "
-            "GROUP BY 1 ORDER BY 1"
+            f"SELECT {label}, count(*) FROM {part} WHERE regexp_matches({label}, "
+            f"{quote_text(_SUM_PATTERN)}) GROUP BY 1 ORDER BY 1"
         ).fetchall()
         totals = {word: count for word, count in found if word.lower() in _TOTALS}
         others = {word: count for word, count in found if _is_sum(word) and word not in totals}
@@ -243,11 +237,9 @@ class CsvFiles:
             count = sum(others.values())
             self._notes.append(f"Lines may add up others, such as {words}: {count:,}.")
 
-    def _count(self, part: str, *conditions: str) -> Sequence[int]:
-        """Return the numbers of lines that meet each of the conditions."""
-        counts = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
-        row: Any = self._connection.execute(f"SELECT {counts or 0} FROM {part}").fetchone()
-        return row[: len(conditions)]
+    def _count(self, part: str, condition: str) -> int:
+        row: Any = self._connection.execute(f"SELECT count(*) FROM {part} WHERE {condition}")
+        return int(row.fetchone()[0])
 
 
 def _is_sum(label: str) -> bool:

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -60,13 +61,26 @@ def limit_process(
 def limit_cpu(seconds: float) -> None:
     """Let the kernel end this process after `seconds` more of CPU time; call it again for more."""
     try:
-        import resource
+        from resource import RLIMIT_CPU
     except ImportError:  # Windows
         return
-    most = int(time.process_time() + seconds) + 1
+    _set_soft_limit(RLIMIT_CPU, int(time.process_time() + seconds) + 1)
+
+
+def limit_file_size(folder: Path) -> None:
+    """Let each file that this process writes take half of the disk that is free now."""
+    try:
+        from resource import RLIMIT_FSIZE
+    except ImportError:  # Windows
+        return
+    _set_soft_limit(RLIMIT_FSIZE, shutil.disk_usage(folder).free // 2)
+
+
+def _set_soft_limit(limit: int, value: int) -> None:
+    import resource
+
     with suppress(ValueError, OSError):
-        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+        resource.setrlimit(limit, (value, resource.getrlimit(limit)[1]))
 
 
 def measure_memory(pid: int | str = "self") -> tuple[int, int]:

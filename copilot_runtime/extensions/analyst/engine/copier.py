@@ -22,7 +22,13 @@ from typing import Any, BinaryIO
 import duckdb
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.base.processes import limit_cpu, limit_process, measure_memory, start_worker
+from copilot_runtime.base.processes import (
+    limit_cpu,
+    limit_file_size,
+    limit_process,
+    measure_memory,
+    start_worker,
+)
 from copilot_runtime.extensions.analyst.engine.copies import Copy, read_foreign, refuse_copy
 from copilot_runtime.extensions.analyst.engine.datasets import choose_name
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
@@ -140,6 +146,7 @@ def main() -> None:
         source, part, names, keywords = jobs.get()
         size = sum(path.stat().st_size for path in list_files(source))
         limit_cpu((options.copy_timeout + size / _SLOWEST) * options.threads)
+        limit_file_size(part.parent)
         try:
             tables = _copy(source, part, {*names}, keywords, options, replies)
         except (CopilotError, OSError, ValueError, duckdb.Error) as error:

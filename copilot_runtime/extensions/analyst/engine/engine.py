@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
+from copilot_runtime.api.budget import reserve_storage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.engine import loading
 from copilot_runtime.extensions.analyst.engine.datasets import (
@@ -223,9 +224,10 @@ class Engine:
         """Save the rows of a query as a data set of its owner, replacing one with the same name.
 
         Raises `DatasetRefused` if this process may not write or there are too many data sets,
-        `QueryFailed` and `QueryTimedOut`. Nothing changes in these cases.
+        `QueryFailed`, `QueryTimedOut` and `StorageFull`. Nothing changes in these cases.
         """
-        async with self._changes:
+        # what the one before took has been counted: how much this one takes is not known
+        async with self._changes, reserve_storage(0):
             self._store.require_lock()
             await self._reload()
             old = self._manifest.find(name, owner)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from copilot_runtime.api.budget import reserve_storage
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.analyst.results import (
     ApprovalRequest,
@@ -283,14 +282,13 @@ async def save_as_dataset(session: "Session", arguments: SaveArguments) -> ToolR
             rows=rows,
         )
         return ToolResult(output={}, approval=approval)
-    async with reserve_storage(0):  # how much it takes is known when it is stored
-        dataset = await services.engine.save(
-            arguments.name,
-            execution.query,
-            owner=session.scope.owner or "",
-            description=arguments.description,
-            tags=arguments.tags,
-        )
+    dataset = await services.engine.save(
+        arguments.name,
+        execution.query,
+        owner=session.scope.owner or "",
+        description=arguments.description,
+        tags=arguments.tags,
+    )
     output: JsonObject = {
         "dataset_id": dataset.name,
         "name": arguments.name,

@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.api.budget import CALLER_LIMITS, CallerLimits
+from copilot_runtime.base.errors import ConfigurationFailed, LimitExceeded
 from copilot_runtime.extensions.analyst.engine import streams
 from copilot_runtime.extensions.analyst.engine.copies import Copy
 from copilot_runtime.extensions.analyst.engine.engine import Engine
@@ -379,6 +380,19 @@ async def test_each_user_saves_so_many_sets_and_replaces_those(
     saved = await engine.save("two", "SELECT 4 AS n", owner="ada")
     await engine.save("three", "SELECT 3 AS n", owner="bob")
     assert await read(engine, f"FROM {saved.name}") == [(4,)]
+
+
+async def test_of_data_sets_at_once_the_one_beyond_the_storage_is_not_saved(engine: Engine) -> None:
+    async def reserve(_size: int) -> Callable[[], None]:
+        if engine.count_bytes("ada"):
+            raise LimitExceeded("You have stored enough.")
+        return lambda: None
+
+    CALLER_LIMITS.set(CallerLimits(lambda: None, reserve))
+    saving = (engine.save(f"s{number}", "SELECT 1 AS n", owner="ada") for number in range(3))
+    errors = [str(one) for one in await asyncio.gather(*saving, return_exceptions=True)]
+
+    assert errors.count("You have stored enough.") == 2
 
 
 def _write_parquet(path: Path) -> None:

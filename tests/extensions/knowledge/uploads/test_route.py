@@ -1,6 +1,7 @@
 """Files that a page sends before its question, and gets back: `knowledge/files`."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -67,7 +68,8 @@ def test_a_form_is_taken_as_well() -> None:
 def test_who_stores_as_much_as_allowed_sends_no_more_files() -> None:
     chat = Chat(limits={"storage_per_user": 3 * len(CSV)})
     with chat.serve() as client, ThreadPoolExecutor(5) as pool:
-        answers = [*pool.map(lambda at: send(client, CSV + b"#" * at, f"{at}.csv"), range(5))]
+        files = [CSV + b"#" * number for number in range(5)]
+        answers = [*pool.map(partial(send, client), files)]
         other = send(client, user="eve")
         refused = send(client, b"#", "more.csv")
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, assert_never
 
@@ -19,6 +19,7 @@ from copilot_runtime.adapters.demo.drawings import (
     describe_drawing,
     list_other_actions,
     plan_drawing,
+    tell_story,
 )
 from copilot_runtime.adapters.demo.matching import (
     NOTE,
@@ -28,13 +29,20 @@ from copilot_runtime.adapters.demo.matching import (
     fill_arguments,
     format_title,
     match_actions,
-    split_clauses,
     split_words,
 )
 from copilot_runtime.adapters.demo.passages import (
     describe_missing,
     list_passages,
     quote_passages,
+)
+from copilot_runtime.adapters.demo.plans import (
+    QUESTIONS_OF_A_TRIP,
+    REPORT_EVALUATION,
+    join_outcomes,
+    judge_outcome,
+    read_task,
+    write_tasks,
 )
 from copilot_runtime.adapters.demo.schema import Table, read_schema
 from copilot_runtime.api.action import Action
@@ -151,38 +159,11 @@ _THOUGHT = (
     "The person wants me to think. I cannot. But I can show what thinking looks like on the "
     "wire: a stream of reasoning that comes before the answer."
 )
-_TASK = re.compile(
-    r"# The request\n.*\n# Your task: .*?\*\*Purpose:\*\* (.*?)(?=\n\n\*\*|\Z)", re.DOTALL
-)
-"""The prompt of a planner's task, and its purpose."""
-_TRIP = re.compile(r"\b(?:trip|weekend|day|crossing)\b.* (?:on|with) ((?:[A-Z]\w*\s?)+)")
-_OF_A_TRIP = "Who is the captain of {0}? Where do dogs travel on {0}? Is there coffee on {0}?"
-_COUNTS = {*split_words("average chart many most much number revenue share sum total")}
-_DATA = "Questions about data with numbers, tables and charts."
-"""What the analyst says that it answers."""
-_OUTCOMES = "# The outcomes\n\n"
 _TOOLS = "Available tools:"
 _TITLE = "Write a title"
 _STATE_ACTIONS = "AGUISendState"
 _MAX_TITLE = 40
 _MAX_TEXT = 4_000
-_STORY = """\
-You asked for something long, so here is a story you can stop at any word.
-
-Once there was a token that wanted to see the world. It was born in a model, third from the \
-left in a sentence about lighthouses, and it could not wait. "Wait," said the buffer, "until \
-there are more of you." But the token had heard of buffers. They meant well, and nobody had \
-ever come out of one on time. So it jumped: through an adapter, where it was given an id, and \
-into a log, where it learned that whoever comes late can still read from the beginning.
-
-Then came the wire. It was dark and narrow, and at its end stood a browser. The token saw itself \
-appear, black on white, and a person leaned forward to read it. "Was it worth the hurry?" asked \
-the next token, arriving forty milliseconds later.
-
-"Look," said the first. "She is smiling. She would not have seen me yet."
-
-And they moved a little to the left to make room for the others, and the others came, none of \
-them early, none of them late, until the story was told. This one is."""
 
 
 def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
@@ -191,9 +172,9 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     offered = () if parameters.tool_choice == "none" else request.actions
     others = list_other_actions(offered)
     actions = [action for action in others if not action.name.startswith(_STATE_ACTIONS)]
-    said = _last_user_text(request.messages)
-    task = _TASK.match(said)
-    text = (task[1] if task else said)[:_MAX_TEXT]
+    prompt = _last_user_text(request.messages)
+    task = read_task(prompt)
+    text = (task or prompt)[:_MAX_TEXT]
     if parameters.tool_choice == "function":
         yield _apply_tool_choice(offered, parameters.tool_choice_name, text, request.messages)
     elif title := _build_title(request.messages):
@@ -202,23 +183,14 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
         yield Part("text", "\n\n".join(_report(result) for result in results))
     elif parameters.tool_choice == "required" and actions:
         yield from _call_matches(match_actions(text, actions) or [Match(actions[0], text)])
-    elif any(action.name == "report_evaluation" for action in offered):
-        failures = re.findall(r"^It is \w+\. (.+)$", said, re.MULTILINE)
-        verdict = {"passed": not failures, "missing": " ".join(failures)}
-        yield _call(Call("report_evaluation", verdict))
-    elif _OUTCOMES in said:
-        yield Part("text", _join_outcomes(said.partition(_OUTCOMES)[2]))
+    elif any(action.name == REPORT_EVALUATION for action in offered):
+        yield _call(judge_outcome(prompt))
+    elif outcomes := join_outcomes(prompt):
+        yield Part("text", outcomes)
     elif task:
         yield from _fail_refusal(text, _chat(request, text, actions, offered))
     else:
         yield from _chat(request, text, actions, offered)
-
-
-def _join_outcomes(text: str) -> str:
-    """Return the outcomes of tasks, each below its purpose."""
-    text = re.sub(r"^## [^:\n]*: (.*)$", r"**\1**", text, flags=re.MULTILINE)
-    text = re.sub(r"\n{3,}", "\n\n", text.replace(NOTE, "").strip())
-    return f"{text}\n\n{NOTE}"
 
 
 def _fail_refusal(text: str, parts: Iterable[Part | CopilotError]) -> Iterator[Part | CopilotError]:
@@ -247,7 +219,7 @@ def _chat(
     ):
         yield _call(call)
     elif any(action.name == "create_plan" for action in actions):
-        yield _call(Call("create_plan", {"tasks": _write_tasks(text)}))
+        yield _call(Call("create_plan", {"tasks": write_tasks(text)}))
     elif not tables and (matches := match_actions(text, actions, by_name=True)):
         yield from _call_matches(matches)
     elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
@@ -283,7 +255,7 @@ def _introduce(words: set[str], actions: Sequence[Action], tables: Sequence[Tabl
 def _apply_rules(words: set[str], is_question: bool) -> list[Part | CopilotError]:
     """Return the answer to requests that need no action; an empty list for others."""
     if words & {"story", "lorem"}:
-        return [Part("text", _STORY)]
+        return [Part("text", tell_story())]
     if is_question:  # about something that took long, or failed for a reason
         return []
     if words & {"error", "errors", "fail", "crash"}:
@@ -293,7 +265,7 @@ def _apply_rules(words: set[str], is_question: bool) -> list[Part | CopilotError
             Part("reasoning", _THOUGHT),
             Part("text", "I have thought about it. (I cannot really think.)"),
         ]
-    return [Part("text", _STORY)] if "long" in words else []
+    return [Part("text", tell_story())] if "long" in words else []
 
 
 def _build_error(words: set[str]) -> CopilotError:
@@ -317,21 +289,6 @@ def _list_attachments(message: Message) -> Iterator[str]:
 
 def _format_size(base64: str) -> str:
     return f"{len(base64) * 3 // 4:,} bytes"
-
-
-def _write_tasks(text: str) -> list[Mapping[str, str]]:
-    """Return a task for each clause after a colon, for questions of a trip, or for the text."""
-    trip = _TRIP.search(text)
-    questions = _OF_A_TRIP.format(trip[1].strip()) if trip else ""
-    listed = split_clauses(text.partition(": ")[2] or questions) or [text]
-    return [
-        {
-            "name": name,
-            "purpose": one,
-            "applicability": _DATA if _COUNTS & {*split_words(one)} else "",
-        }
-        for name, one in {one[:200]: one for one in listed}.items()
-    ]
 
 
 def _set_state(text: str, actions: Sequence[Action]) -> Call | None:
@@ -401,7 +358,7 @@ def _call(call: Call) -> Part:
 def _suggest(actions: Sequence[Action]) -> str:
     """Name three things to try; actions with an example of a value are the most telling."""
     if any(action.name == "create_plan" for action in actions):
-        return f"{_TRY}- Plan a trip: {_OF_A_TRIP.format('MV Tern')}"
+        return f"{_TRY}- Plan a trip: {QUESTIONS_OF_A_TRIP.format('MV Tern')}"
     telling = sorted(actions, key=lambda action: not as_list(action.parameters.get("required")))
     examples = [
         example

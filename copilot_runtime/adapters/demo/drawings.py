@@ -1,8 +1,9 @@
-"""The surfaces (a form, a list) and the page that the demo model renders."""
+"""The surfaces (a form, a list), the page and the story that the demo model has ready."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from copilot_runtime.adapters.demo.matching import Call, split_words
 from copilot_runtime.api.action import Action
@@ -27,7 +28,7 @@ def plan_drawing(text: str, actions: Sequence[Action]) -> Call | None:
         return None
     surface = next((action.name for action in actions if action.is_drawing), "")
     page = next((action.name for action in actions if action.name == PAGE_TOOL), "")
-    drawings = json.loads(Path(__file__).with_name("drawings.json").read_bytes())
+    drawings = _read()
     for found, tool, name in (
         (_FORMS, surface, "form"),
         (_LISTS, surface, "timetable"),
@@ -36,6 +37,15 @@ def plan_drawing(text: str, actions: Sequence[Action]) -> Call | None:
         if words & found and tool:
             return Call(tool, drawings[name])
     return None
+
+
+def tell_story() -> str:
+    """Return a long text, which streams for some seconds."""
+    return _read()["story"]
+
+
+def _read() -> Any:
+    return json.loads(Path(__file__).with_name("drawings.json").read_bytes())
 
 
 def list_other_actions(actions: Sequence[Action]) -> Sequence[Action]:

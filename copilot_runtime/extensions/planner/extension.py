@@ -78,8 +78,7 @@ def add_planner(core: Core) -> None:
     tools and what knowledge finds. Raises `MissingPackage` without the extra `knowledge`.
     """
     try:
-        from copilot_runtime.extensions.planner.build import build_planner
-        from copilot_runtime.extensions.planner.worker import TaskRetriever
+        from copilot_runtime.extensions.planner.build import TaskRetriever, build_planner
     except ModuleNotFoundError as error:
         raise MissingPackage("The planner", error.name or "numpy", "knowledge") from error
 

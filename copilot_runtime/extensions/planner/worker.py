@@ -33,7 +33,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.api.retrieval import Passage, Retriever
+from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import (
     CURRENT_RUN,
     Checkpoints,
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 Recall = Callable[[TaskState, Plan], Awaitable[Sequence[Passage]]]
 """Finds outputs of earlier plans that are relevant to a task."""
 
-_TASK = "# Your task: "
+TASK_HEADING = "# Your task: "
 """The last heading of a prompt, before the name of the task."""
 
 _MAX_CONTEXT = 20_000
@@ -298,21 +298,8 @@ def build_prompt(state: TaskState, plan: Plan, passages: Sequence[Passage] = ())
             parts.append(f"# What there is so far\n\n{output}")
         if missing:
             parts.append(f"# What is missing\n\n{missing}")
-    parts.append(f"{_TASK}{state.task.name}\n\n{describe_task(state.task)}")
+    parts.append(f"{TASK_HEADING}{state.task.name}\n\n{describe_task(state.task)}")
     return "\n\n".join(parts)
-
-
-class TaskRetriever:
-    """Retrieves passages for a task, and not for the rest of its prompt."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-
-    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
-        first = run.messages[0]
-        assert isinstance(first, TextMessage)
-        task = replace(first, content=first.content.rpartition(_TASK)[2].partition("\n\n")[2])
-        return await self._retriever.retrieve(replace(run, messages=[task]))
 
 
 def _describe_call(call: Call) -> Sequence[Message]:

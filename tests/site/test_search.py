@@ -26,6 +26,7 @@ PAGES = {
     "approve a tool call": "learn/interrupts",
     "upload a PDF in the chat": "knowledge/files",
     "notify my server when a run ends": "learn/webhooks",
+    "ask an agent every day": "learn/webhooks",
     "delete old conversations": "learn/threads",
     "who owns a thread": "learn/owners",
     "use Ollama": "models/ollama",

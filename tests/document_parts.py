@@ -66,7 +66,7 @@ SETTINGS_PAGES = {
     "guardrails transcription",
     "threads": "threads thread_retention thread_names when_busy history secret hand_over "
     "shared_state interrupt_events reasoning_events subagent_events",
-    "tools": "tools serve_mcp serve_a2a a2a_url serve_remote mcp grpc",
+    "tools": "tools serve_mcp serve_a2a a2a_url serve_remote mcp grpc webhooks",
     "pages": "console a2ui mcp_apps open_generative_ui",
     "knowledge": "knowledge events",
     "analyst": "analyst",

@@ -1,5 +1,7 @@
+import hmac
 import json
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -10,6 +12,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.settings import Settings, load_settings
+from tests.adapters.provider import serving as serving_provider
 from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import serving
@@ -370,3 +373,55 @@ async def test_generative_ui_draws_a_surface_and_shows_the_app_of_an_mcp_server(
 
 async def take_no_break(step: str) -> None:
     """Answer at once."""
+
+
+def slack_event(text: str, **fields: Any) -> dict[str, Any]:
+    event = {"type": "app_mention", "user": "U1", "text": f"<@U0> {text}", "ts": "1.5", **fields}
+    id = f"Ev-{text}-{event['ts']}"
+    return {
+        "type": "event_callback",
+        "team_id": "T1",
+        "event_id": id,
+        "event": {"channel": "C1", **event},
+    }
+
+
+@pytest.mark.anyio
+async def test_slack_answers_a_question_once_in_its_thread(monkeypatch: pytest.MonkeyPatch):
+    body = b'{"ok":true}'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    async with serving_provider() as slack:
+        slack.answer([head % len(body), body])
+        monkeypatch.setenv("SLACK_API", slack.url)
+        monkeypatch.setenv("SLACK_SIGNING_SECRET", "of the tests")
+        monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-1")
+        async with serving(loaded("slack")) as port:
+            browser = Browser(port, "/graphql")
+
+            async def send(message: Mapping[str, Any], secret: bytes = b"of the tests") -> Any:
+                content, now = json.dumps(message).encode(), f"{time.time():.0f}"
+                signed = hmac.new(secret, b"v0:%b:%b" % (now.encode(), content), "sha256")
+                headers = {
+                    "x-slack-request-timestamp": now,
+                    "x-slack-signature": f"v0={signed.hexdigest()}",
+                }
+                return await browser.ask("POST", "/slack", content, headers)
+
+            challenge = await send({"type": "url_verification", "challenge": "c1"})
+            forged = await send(slack_event("think"), b"another")
+            own = await send(slack_event("think", bot_id="B1", ts="1.0"))
+            for _ in range(2):
+                await send(slack_event("think"))
+            await slack.until_asked(1)
+            await send(slack_event("hello", ts="2.5", thread_ts="1.5", user="U2"))
+            await slack.until_asked(2)
+
+    assert (challenge.json(), forged.status, own.status) == ({"challenge": "c1"}, 401, 200)
+    thread = {"channel": "C1", "thread_ts": "1.5"}
+    assert slack.requests[0].body == {
+        **thread,
+        "markdown_text": "I have thought about it. (I cannot really think.)",
+    }
+    assert {**slack.requests[1].body, **thread} == slack.requests[1].body
+    assert slack.requests[0].line == "POST /chat.postMessage HTTP/1.1"
+    assert len(slack.requests) == 2

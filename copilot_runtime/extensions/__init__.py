@@ -16,6 +16,7 @@ EXTENSIONS = {
     "generative_ui": "copilot_runtime.extensions.generative_ui.extension:GenerativeUiExtension",
     "guardrails": "copilot_runtime.extensions.guardrails.extension:GuardrailsExtension",
     "a2a": "copilot_runtime.extensions.a2a.extension:A2aExtension",
+    "webhooks": "copilot_runtime.extensions.webhooks.extension:WebhooksExtension",
     "grpc": "copilot_runtime.extensions.grpc.extension:GrpcExtension",
     "scenarios": "copilot_runtime.extensions.scenarios.extension:ScenariosExtension",
     "operations": "copilot_runtime.extensions.operations.extension:OperationsExtension",

@@ -34,6 +34,7 @@ from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.mcp.settings import McpSettings
 from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
+from copilot_runtime.extensions.webhooks.settings import WebhookSettings
 
 
 class Settings(CoreSettings):
@@ -76,6 +77,7 @@ class Settings(CoreSettings):
     open_generative_ui: OpenGenerativeUiSettings = OpenGenerativeUiSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     events: EventSettings = EventSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     grpc: GrpcSettings = GrpcSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     assistants: AssistantSettings = AssistantSettings()

@@ -13,6 +13,7 @@ from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.log_ids import LogStatus
+from copilot_runtime.threads.outbox import DatabaseOutbox
 from copilot_runtime.threads.rows import (
     COLUMNS,
     Clock,
@@ -95,6 +96,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         self._running: dict[str, OpenRun] = {}
         """The active runs of this server, by `log_id`."""
         self._undoing: set[asyncio.Task[None]] = set()
+        self.outbox = DatabaseOutbox(self._do)
 
     async def open(self) -> None:
         """Open the database, and end the runs of dead servers.
@@ -127,8 +129,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """Return the logs of a thread's runs with this run id, oldest first."""
         if not is_valid_key(key) or not is_text(run_id):
             return []
-        find = partial(transactions.find_logs, key=key, run_id=run_id)
-        return await self._do(find, reading=True)
+        return await self._do(partial(transactions.find_logs, key=key, run_id=run_id), reading=True)
 
     async def is_alive(self, server: str) -> bool:
         """Return whether the process with this address is alive."""
@@ -140,8 +141,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
     async def end_dead_run(self, key: ThreadKey, log_id: str) -> bool:
         """End a run whose process died. Returns `True` if there was such a run."""
         now = self._clock.now()
-        end = partial(transactions.end_dead_run, key=key, log_id=log_id, now=now)
-        dead = await self._do(end)
+        dead = await self._do(partial(transactions.end_dead_run, key=key, log_id=log_id, now=now))
         self._report_dead_runs(dead)
         return bool(dead)
 

@@ -27,6 +27,7 @@ from copilot_runtime.threads.log_ids import (
     index_by_name,
     is_duplicate,
 )
+from copilot_runtime.threads.outbox import Outbox
 from copilot_runtime.threads.rows import (
     Clock,
     build_page,
@@ -72,6 +73,7 @@ class MemoryThreads(ThreadStore):
         """Digests of the latest requests of deleted threads, with the time of deletion."""
         self._secret = token_hex(32)
         self._checkpoints = MemoryCheckpoints()
+        self.outbox = Outbox()
 
     async def open(self) -> None:
         """Do nothing: a new process has no threads."""

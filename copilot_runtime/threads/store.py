@@ -17,6 +17,7 @@ from copilot_runtime.api.events import Event
 from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.log_ids import LogStatus
+from copilot_runtime.threads.outbox import Outbox
 
 ThreadsState = Literal["reachable", "read-only", "unreachable"]
 """The availability of the thread store."""
@@ -128,6 +129,9 @@ class ThreadStore:
     """Called when this process gets a new address, because the others declared it dead."""
     on_dead_run: Callable[[DeadRun], None] | None = None
     """Called with each run of a dead process that this process has ended."""
+    outbox: Outbox | None = None
+    """Messages to other systems that survive a restart as the threads do; `None` if the store has
+    no place for them."""
 
     async def open(self) -> None:
         """Open the storage, and end the runs of dead servers. May be called twice."""

@@ -136,6 +136,7 @@ async def test_threads_that_agents_know_already_are_called_as_before(tmp_path: P
         old.execute("DROP TABLE secret")
         old.execute("DROP TABLE checkpoints")
         old.execute("DROP TABLE deleted_runs")
+        old.execute("DROP TABLE outbox")
         old.execute("PRAGMA user_version = 1")
     ask = server(f"sqlite:{path}")
 

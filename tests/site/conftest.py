@@ -121,6 +121,7 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{services}/v1")
     monkeypatch.setenv("SERVICE_SECRET", "of the tests, not of the documents")
+    monkeypatch.setenv("WEBHOOK_SECRET", f"whsec_{'A' * 32}")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # a client of boto3 looks for a role
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pages").mkdir()

@@ -21,6 +21,7 @@ from copilot_runtime import CopilotRuntime, DemoAdapter, Settings, __version__
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
 from copilot_runtime.extensions.events.settings import EventSettings
 from copilot_runtime.extensions.settings import load_settings
+from copilot_runtime.extensions.webhooks.settings import WebhookSettings
 from tests.documents import ROOT, Block, blocks
 from tests.wire import test_nginx as proxy
 from tests.wire.client import PATH, chat, user
@@ -65,7 +66,7 @@ def test_every_command_and_its_options_exist(line: str) -> None:
             assert arguments == [".venv/bin/activate"]
         case "curl":
             # an ellipsis stands for what an answer before had
-            assert _curl(arguments) in ((400, 404, 409) if "…" in line else (200, 201))
+            assert _curl(arguments) in ((400, 404, 409) if "…" in line else (200, 201, 202))
         case _:
             raise AssertionError(f"Nobody checks the command {program!r}.")
 
@@ -94,6 +95,7 @@ def _curl(arguments: list[str]) -> int:
             settings=Settings(
                 threads="memory",
                 events=EventSettings(store="memory"),
+                webhooks=WebhookSettings(secret=f"whsec_{'A' * 32}", hosts=("127.0.0.1",)),
                 analyst=analyst
                 if "analyst" in request.url or "copilot/" in request.url
                 else AnalystSettings(),
@@ -133,6 +135,7 @@ def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
     file.write_text(block.code)
     variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.code), "any" * 11)
     variables["DATABASE_URL"] = "postgresql://db.example/copilot"
+    variables["WEBHOOK_SECRET"] = f"whsec_{'A' * 32}"
     assert load_settings(file, variables) != Settings()
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import RateLimited
 from copilot_runtime.extensions.settings import load_settings
+from copilot_runtime.extensions.webhooks.sender import sign
 from tests.documents import DOCS, ROOT, Block, blocks
 from tests.site.conftest import Names, Run
 from tests.wire.client import PATH, PLAIN, browser_action, chat, user
@@ -499,6 +501,24 @@ def test_an_adapter_of_a_package_is_found_by_its_name(
     adapter = Registry("copilot_runtime.adapters", ADAPTERS)[load_settings().adapter.name]
 
     assert adapter().model == "acme-1"
+
+
+def test_a_receiver_of_webhooks_takes_a_signed_message_once(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = run(program("learn/webhooks"))
+    body = b'{"type": "run.finished", "data": {"answer": "Done."}}'
+    now = int(time.time())
+    head = {"webhook-id": "msg_1", "webhook-timestamp": str(now)}
+    signed = {**head, "webhook-signature": sign(names["KEY"], "msg_1", now, body)}
+    with TestClient(names["app"]) as client:
+        statuses = [
+            client.post("/answers", content=content, headers=signed).status_code
+            for content in (body, body, body.replace(b"Done", b"None"))
+        ]
+
+    assert statuses == [200, 200, 401]
+    assert capsys.readouterr().out == "run.finished Done.\n"
 
 
 @pytest.mark.anyio

@@ -25,6 +25,8 @@ PAGES = {
     "MCP server tools": "learn/mcp-servers",
     "approve a tool call": "learn/interrupts",
     "upload a PDF in the chat": "knowledge/files",
+    "notify my server when a run ends": "learn/webhooks",
+    "ask an agent every day": "learn/webhooks",
     "delete old conversations": "learn/threads",
     "who owns a thread": "learn/owners",
     "use Ollama": "models/ollama",

@@ -78,6 +78,7 @@ _MIGRATIONS = (
     CREATE TABLE deleted_runs (digest BLOB PRIMARY KEY, deleted INTEGER NOT NULL) WITHOUT ROWID;
     CREATE INDEX deleted_runs_deleted ON deleted_runs (deleted);
     """,
+    "CREATE TABLE outbox (id TEXT PRIMARY KEY, due REAL NOT NULL, data BLOB NOT NULL)",
 )
 """Each migrates a file to the next version. Times are microseconds since 1970.
 

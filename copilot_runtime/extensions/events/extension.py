@@ -38,16 +38,16 @@ class EventsExtension(Extension):
         self._publisher: EventPublisher | None = None
         if store == "none":
             return Contribution()
-        from copilot_runtime.extensions.events.http.access import EventAccess
         from copilot_runtime.extensions.events.publisher import RunEvents
 
         self._events = build_events(store, settings, knowledge)
         self._publisher = EventPublisher(self._events)
+        access = build_event_access(settings, self._events, knowledge)
         return Contribution(
             parts={
                 ResourceEvents: self._events,
                 EventPublisher: self._publisher,
-                EventAccess: build_event_access(settings, self._events, knowledge),
+                type(access): access,
             },
             observers=[RunEvents(self._publisher)],
             endpoints=[_make_endpoint],

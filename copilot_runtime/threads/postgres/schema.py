@@ -70,6 +70,11 @@ _MIGRATIONS = (
     CREATE TABLE copilot_deleted_runs (digest bytea PRIMARY KEY, deleted bigint NOT NULL);
     CREATE INDEX copilot_deleted_runs_deleted ON copilot_deleted_runs (deleted);
     """,
+    """
+    CREATE TABLE copilot_outbox (
+        id text PRIMARY KEY, due double precision NOT NULL, data bytea NOT NULL
+    )
+    """,
 )
 """Each migrates the tables to the next version. They are used like those of SQLite.
 

@@ -39,6 +39,7 @@ _CARELESS: dict[str, dict[str, Any]] = {
         "threads": "sqlite:threads.db",
     },
     "headers": {"forward_headers": ["*"]},
+    "webhooks": {"webhooks": {"hosts": ["*"]}},
     "logs": {"host": "10.0.0.8", "log_level": "debug"},
 }
 

@@ -118,7 +118,10 @@ class _ThreadReader:
 
 
 class _ThreadReplacement(DatabaseReplacement):
-    tables = ("copilot_checkpoints", "copilot_known", "copilot_runs", "copilot_threads")
+    tables = (
+        *("copilot_checkpoints", "copilot_known", "copilot_outbox", "copilot_runs"),
+        "copilot_threads",
+    )
 
     def __init__(self, db: Transaction) -> None:
         super().__init__(db)

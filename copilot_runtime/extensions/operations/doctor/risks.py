@@ -106,6 +106,10 @@ def _forwards_all_headers(settings: Settings, _: bool) -> bool:
     return "*" in settings.forward_headers
 
 
+def _posts_anywhere(settings: Settings, _: bool) -> bool:
+    return "*" in settings.webhooks.hosts
+
+
 def _logs_content(settings: Settings, _: bool) -> bool:
     is_detailed = settings.log_level == "debug" or "*" in settings.log_debug
     return is_detailed and _is_reachable(settings)
@@ -193,6 +197,13 @@ RISKS = (
         _forwards_all_headers,
         "All headers of requests but cookies reach every agent and action: forward_headers has *.",
         "Name those that they need, such as [authorization, x-*].",
+    ),
+    Risk(
+        "webhooks",
+        _posts_anywhere,
+        "Whoever may start runs can have answers posted to any address of your network: "
+        "webhooks.hosts has *.",
+        "Name the hosts of your receivers in webhooks.hosts.",
     ),
     Risk(
         "logs",

@@ -200,6 +200,7 @@ def read_settings(path: Path) -> Settings:
             "metrics_token": "the token of Prometheus",
         },
         events={"store": "memory"},
+        webhooks={"secret": f"whsec_{'A' * 32}"},
         knowledge={"storage": "memory"},
         analyst=analyst,
         audit={"file": str(path / "audit.jsonl"), "reads": True},

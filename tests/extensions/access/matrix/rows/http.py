@@ -94,6 +94,9 @@ HTTP_ROWS: Mapping[str, Row] = {
     "POST memories/subscribe": post("memories/subscribe", {}),
     "POST a run": post("", RUN, changes=True),
     "POST agent/{agent}/run": post("agent/default/run", RUN, changes=True),
+    "POST background/{agent}": post(
+        "background/default", {**RUN, "webhook": "https://localhost/"}, changes=True
+    ),
     "GET playground/{agent}": get("playground/default", kind="operator"),
     "POST agent/{agent}/ask": post("agent/default/ask", RUN),
     "POST agent/{agent}/suggest": post("agent/default/suggest", RUN),

@@ -1,0 +1,219 @@
+"""Start background runs, and deliver a webhook at the end of each, at least once."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from copilot_runtime.api.events import Interrupt, RunFailed, RunFinished
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, NetworkError
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import JsonObject, drop_none
+from copilot_runtime.base.outages import log_failures
+from copilot_runtime.extensions.webhooks.sender import WebhookSender
+from copilot_runtime.extensions.webhooks.settings import WebhookSettings
+from copilot_runtime.http.errors import get_origin
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.threads.outbox import Outbox, OutboxEntry
+from copilot_runtime.threads.store import StoredRun, ThreadKey
+
+logger = logging.getLogger("copilot_runtime.webhooks")
+
+LEASE = 60.0
+"""Seconds for which a process that claimed a webhook keeps it; then another may take it over."""
+
+_POLL = 10.0
+"""Seconds between two searches for webhooks that are due."""
+
+DELAYS = (10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
+"""Seconds between attempts, after the last of which a webhook is given up."""
+
+_BATCH = 20
+"""Webhooks that a process delivers concurrently."""
+
+_GONE = 410
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """A webhook, and the run of which it is the end. `id` is the same for each attempt."""
+
+    id: str
+    url: str
+    owner: str
+    thread: str
+    run: str
+    log: str
+    agent: str
+    created: float
+    attempts: int = 0
+
+    def encode(self) -> OutboxEntry:
+        return OutboxEntry(self.id, dumps(asdict(self)))
+
+
+class Webhooks:
+    """Starts background runs, and delivers their webhooks. All processes of a store share them."""
+
+    def __init__(self, outbox: Outbox, settings: WebhookSettings) -> None:
+        self._outbox = outbox
+        self._sender = WebhookSender(settings)
+        self._conversations: Conversations | None = None
+        self._ended: list[Webhook] = []
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self, conversations: Conversations) -> None:
+        """Begin to deliver webhooks, also those that a stopped process has left."""
+        self._conversations = conversations
+        self._wake = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name="webhooks", context=Context())
+
+    async def aclose(self) -> None:
+        """Stop deliveries; an interrupted one is repeated."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def start(self, conversations: Conversations, request: RunInput, url: str) -> None:
+        """Start a run whose end is posted to a URL, unless the request repeats another one.
+
+        Raises `Misuse` for a URL that is not allowed, and the errors of `Conversations.start`.
+        """
+        self._sender.check_url(url)
+        now = time.time()
+        webhook = Webhook(
+            id=f"msg_{uuid4().hex}",
+            url=url,
+            owner=request.user or "",
+            thread=request.thread_id,
+            run=request.run_id,
+            log=request.log_id,
+            agent=request.agent_name,
+            created=now,
+        )
+        await self._outbox.add(webhook.encode(), now + LEASE)  # first: a started run has a webhook
+        run = None
+        try:
+            run, log = await conversations.start_once(request)
+            await log.aclose()
+        finally:
+            if run is None:
+                await self._outbox.delete(webhook.id)
+        if run is not None:
+            run.ended.add_done_callback(lambda _: self._note_end(webhook))
+
+    def _note_end(self, webhook: Webhook) -> None:
+        self._ended.append(webhook)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            with log_failures(logger, "The webhooks are delivered later"):
+                await self._deliver_due()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL):
+                    await self._wake.wait()
+
+    async def _deliver_due(self) -> None:
+        now = time.time()
+        while self._ended:
+            await self._outbox.update(self._ended[-1].encode(), now)
+            self._ended.pop()
+        entries = await self._outbox.claim(now, now + LEASE, _BATCH)
+        await asyncio.gather(*map(self._deliver, entries))
+        if len(entries) == _BATCH:
+            self._wake.set()
+
+    async def _deliver(self, entry: OutboxEntry) -> None:
+        """Deliver a claimed webhook if its run has ended. Errors are logged."""
+        webhook = Webhook(**loads(entry.data))
+        with log_failures(logger, "The webhook %s is delivered later", webhook.id):
+            run = await self._find_run(webhook)
+            if run is not None and run.ended:
+                await self._post(webhook, dumps(build_message(webhook, run)))
+            elif run is None and time.time() > webhook.created + DELAYS[-1]:
+                await self._outbox.delete(webhook.id)  # of a deleted thread, or a lost start
+
+    async def _find_run(self, webhook: Webhook) -> StoredRun | None:
+        """Return the run from the store; it is ended if its process has died."""
+        assert self._conversations is not None, "deliveries begin with open"
+        thread = ThreadKey(webhook.owner, webhook.thread)
+        for _ in range(2):
+            runs = await self._conversations.runs(thread)
+            run = next((run for run in runs if run.log_id == webhook.log), None)
+            if run is None or run.ended:
+                return run
+            if not await self._conversations.store.end_dead_run(thread, webhook.log):
+                return run
+        return None
+
+    async def _post(self, webhook: Webhook, body: bytes) -> None:
+        is_final, origin = len(DELAYS) <= webhook.attempts, get_origin(webhook.url)
+        try:
+            status = await self._sender.send(webhook.url, webhook.id, body)
+            reason = f"it answered {status}"
+            if 200 <= status < 300:
+                await self._outbox.delete(webhook.id)
+                return
+            is_final |= status == _GONE
+        except NetworkError as error:
+            reason = error.message
+        except ConfigurationFailed as error:
+            reason, is_final = f"{error.message} {error.hint}", True
+        if is_final:
+            logger.error("Gave up the webhook %s to %s: %s", webhook.id, origin, reason)
+            await self._outbox.delete(webhook.id)
+            return
+        delay = DELAYS[webhook.attempts]
+        later = replace(webhook, attempts=webhook.attempts + 1)
+        await self._outbox.update(later.encode(), time.time() + delay)
+        logger.warning(
+            "The webhook %s to %s failed, and is repeated in %g s: %s",
+            *(webhook.id, origin, delay, reason),
+        )
+
+
+def build_message(webhook: Webhook, run: StoredRun) -> JsonObject:
+    """Return the body of a webhook: the outcome of a run, its answer, and its identifiers."""
+    last = run.events[-1]
+    questions = [
+        {"id": event.interrupt_id, "reason": event.reason, "message": event.message}
+        for event in run.events
+        if isinstance(event, Interrupt)
+    ]
+    error: dict[str, Any] | None = None
+    result: Any = None
+    match last:
+        case RunFailed(error=report):
+            outcome = "stopped" if report.code == Cancelled.code else "failed"
+            error = {"code": report.code, "message": report.message}
+        case RunFinished():
+            outcome, result = "waiting" if questions else "finished", last.result
+        case _:
+            outcome = "failed"
+    texts = [
+        message.content
+        for message in fold_messages(run.events)
+        if isinstance(message, TextMessage) and message.role == "assistant" and message.content
+    ]
+    data = {
+        "threadId": webhook.thread,
+        "runId": webhook.run,
+        "agent": webhook.agent,
+        "user": webhook.owner or None,
+        "answer": "\n\n".join(texts),
+        "result": result,
+        "interrupts": questions or None,
+        "error": error,
+    }
+    return {"type": f"run.{outcome}", "data": drop_none(data)}

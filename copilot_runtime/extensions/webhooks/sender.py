@@ -1,0 +1,127 @@
+"""Send signed requests to public addresses, or to the hosts that the settings name."""
+
+import hmac
+import socket
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from copilot_runtime.base.errors import Misuse, NetworkError
+from copilot_runtime.extensions.webhooks.settings import WebhookSettings, decode_secret
+from copilot_runtime.security.addresses import resolve_public_addresses
+
+_TIMEOUT = 10.0
+"""Seconds for an attempt, in which a receiver only has to store the message."""
+
+_URL_LENGTH = 2000
+
+
+class WebhookSender:
+    """Posts messages with the headers of Standard Webhooks.
+
+    https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+    """
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        self._key = decode_secret(settings.secret)
+        self._hosts = settings.hosts
+
+    def check_url(self, text: str) -> None:
+        """Raise `Misuse` for a URL that no webhook may have."""
+        try:
+            url = URL(text)
+        except ValueError:
+            url = URL()
+        if url.scheme not in ("http", "https") or not url.host or len(text) > _URL_LENGTH:
+            raise Misuse("webhook is a URL such as https://example.com/answers.")
+        if url.user or url.password:
+            raise Misuse("The URL of a webhook has no user and password: its body is signed.")
+        if self._hosts and not self._is_named(url):
+            raise Misuse(
+                f"Webhooks may not be sent to {url.host[:100]!r}.",
+                hint="The setting webhooks.hosts has the hosts that are allowed.",
+            )
+        if url.scheme == "http" and not self._hosts:
+            raise Misuse(
+                "The URL of a webhook begins with https://.",
+                hint="Hosts in the setting webhooks.hosts may have http://, and private addresses.",
+            )
+
+    async def send(self, text: str, id: str, body: bytes) -> int:
+        """Post a message and return the status; redirects are not followed.
+
+        The host is resolved once, and only its public addresses are connected to, unless the
+        settings name it. Raises `NetworkError`, and `ConfigurationFailed` for a private address.
+        """
+        url = URL(text)
+        connector = TCPConnector()
+        if not self._is_named(url):
+            addresses = await resolve_public_addresses(url.raw_host or "", url.port or 443)
+            connector = TCPConnector(resolver=_FixedResolver(addresses))
+        session = ClientSession(
+            connector=connector,
+            cookie_jar=DummyCookieJar(),
+            timeout=ClientTimeout(total=_TIMEOUT),
+        )
+        try:
+            async with session:
+                headers = self._sign(id, body)
+                sent = session.post(url, data=body, headers=headers, allow_redirects=False)
+                async with sent as response:
+                    return response.status
+        except TimeoutError as error:
+            raise NetworkError(f"no response in {_TIMEOUT:g} seconds") from error
+        except (ClientError, OSError) as error:
+            raise NetworkError(str(error) or type(error).__name__) from error
+
+    def _sign(self, id: str, body: bytes) -> dict[str, str]:
+        now = int(time.time())
+        return {
+            "content-type": "application/json",
+            "user-agent": "copilot-runtime",
+            "webhook-id": id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": sign(self._key, id, now, body),
+        }
+
+    def _is_named(self, url: URL) -> bool:
+        host = (url.host or "").lower().removesuffix(".")
+        suffixes = tuple(name[1:] for name in self._hosts if name.startswith("*."))
+        names = (host, f"[{host}]", "*")
+        return any(name in self._hosts for name in names) or host.endswith(suffixes or ("\0",))
+
+
+def sign(key: bytes, id: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a message: HMAC-SHA256 in base64 after `v1,`."""
+    digest = hmac.digest(key, f"{id}.{timestamp}.".encode() + body, "sha256")
+    return f"v1,{b64encode(digest).decode()}"
+
+
+class _FixedResolver(AbstractResolver):
+    """Returns the addresses that were checked, so that no name is resolved a second time."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        del family  # the connector tries all of them
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self._addresses
+        ]
+
+    async def close(self) -> None:
+        """Do nothing: it holds no connection."""

@@ -188,7 +188,7 @@ class DirectAgent(Agent):
                     if turn.feed(event):
                         yield event
                         if isinstance(event, ActionExecutionEnd):
-                            turn.start_fed(event.call_id)
+                            turn.start_call(event.call_id)
             turn.refuse_open_calls()
             if request.span.is_recording:
                 await finish_loading()

@@ -125,7 +125,7 @@ class Turn:
         self.events.append(event)
         return True
 
-    def start_fed(self, call_id: str) -> None:
+    def start_call(self, call_id: str) -> None:
         """Start the action of a call whose end was fed and has reached the client."""
         self.start(call_id, self.calls[call_id], join_pieces(self._arguments.pop(call_id)))
 

@@ -83,12 +83,16 @@ class Webhooks:
             await asyncio.wait([self._task])
             self._task = None
 
-    async def start(self, conversations: Conversations, request: RunInput, url: str) -> None:
-        """Start a run whose end is posted to a URL, unless the request repeats another one.
-
-        Raises `Misuse` for a URL that is not allowed, and the errors of `Conversations.start`.
-        """
+    def check_url(self, url: str) -> None:
+        """Raise `Misuse` for a URL that is not allowed."""
         self._sender.check_url(url)
+
+    async def start(self, conversations: Conversations, request: RunInput, url: str) -> bool:
+        """Start a run whose end is posted to a URL.
+
+        Returns `False` if the request repeats an earlier one, whose run posts its end already.
+        Raises the errors of `Conversations.start`.
+        """
         now = time.time()
         webhook = Webhook(
             id=f"msg_{uuid4().hex}",
@@ -110,6 +114,7 @@ class Webhooks:
                 await self._outbox.delete(webhook.id)
         if run is not None:
             run.ended.add_done_callback(lambda _: self._note_end(webhook))
+        return run is not None
 
     def _note_end(self, webhook: Webhook) -> None:
         self._ended.append(webhook)

@@ -38,6 +38,7 @@ class BackgroundEndpoint(Transport):
         check_method(request, "POST")
         body = await request.json_object()
         url = require_text(body, "webhook")
+        self._webhooks.check_url(url)
         agent = unquote(request.path.partition("/")[2])
         run = run_input(
             {"threadId": new_id(), "runId": new_id(), **body},
@@ -47,5 +48,6 @@ class BackgroundEndpoint(Transport):
             max_items=self._settings.max_items,
         )
         request.thread, request.run, request.starts_run = run.thread_id, run.run_id, True
-        await self._webhooks.start(self._conversations, run, url)
+        # a repeated request is in the audit log as a request
+        request.starts_run = await self._webhooks.start(self._conversations, run, url)
         await request.respond_json(202, {"threadId": run.thread_id, "runId": run.run_id})

@@ -64,7 +64,7 @@ RESTORE = "operate restore b --without plans --without events --without audit --
 
 @pytest.mark.parametrize(
     "words",
-    [f"operate {one}" for one in ("operate backup new", "migrate", "threads list", "keys list")],
+    [f"operate {one}" for one in ("backup new", "migrate", "threads list", "keys list")],
 )
 async def test_a_database_that_hangs_after_the_login_is_named_soon(
     way: Proxy, words: str, monkeypatch: pytest.MonkeyPatch

@@ -59,7 +59,8 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()][
         ::-1
     ]
-    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
+    most = 1 if found and _FACT.match(found[0][2]) else _MOST_SENTENCES
+    best = [row for row in found[:most] if row[0] >= found[0][0] / 2]
     return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)
 
 

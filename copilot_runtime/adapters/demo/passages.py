@@ -61,9 +61,8 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()][
         ::-1
     ]
-    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] * _CLOSE]
-    if best and _FACT.match(best[0][2]):  # it answers, and sentences beside it are noise
-        best = [row for row in best if _FACT.match(row[2])]
+    most = 1 if found and _FACT.match(found[0][2]) else _MOST_SENTENCES
+    best = [row for row in found[:most] if row[0] >= found[0][0] * _CLOSE]
     return "\n\n".join(_quote(text, number, passages[number - 1]) for _, number, text in best)
 
 

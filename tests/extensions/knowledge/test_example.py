@@ -197,17 +197,35 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings(os.devnull, environ)
 
 
+def read_defaults() -> dict[str, str]:
+    """Return what the Makefile exports where there is no copilot.yml."""
+    block = (ROOT / "Makefile").read_text(encoding="utf-8").partition("ifeq ($(wildcard copilot")[2]
+    lines = block.partition("\nendif")[0]
+    return dict(re.findall(r"^run: export (\w+) \?= (\S+)$", lines, re.MULTILINE))
+
+
 def test_what_is_said_is_kept_for_the_page_traces_unless_there_are_settings() -> None:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    value = re.search(
-        r"^ifeq \(\$\(wildcard copilot.yml\),\)\nrun: export (\w+) \?= (\w+)\nendif$",
-        text,
-        re.MULTILINE,
-    )
-    assert value is not None
-    settings = load_settings(os.devnull, {value[1]: value[2]})
+    settings = load_settings(os.devnull, read_defaults())
     assert settings.telemetry.content == "local"
     assert not settings.telemetry.export
+
+
+async def test_the_plan_that_is_suggested_asks_and_answers_each_question(
+    settings: Settings,
+) -> None:
+    environ = {**read_defaults(), "COPILOT_PLANNER_STORE": "memory"}
+    planner = load_settings(os.devnull, environ).planner
+    settings = settings.model_copy(update={"planner": planner})
+    runtime = CopilotRuntime(DemoAdapter(pace=0), settings=settings)
+    async with Client(runtime, agent="planner") as client:
+        knowledge = runtime.find(Knowledge)
+        assert knowledge
+        await knowledge.ingest()
+        asked = await client.say(f"Plan a trip: {' '.join(EXPECTED)}")
+        done = await client.resume({"approved": True})
+
+    assert len(asked.interrupts) == 1
+    assert [words for words in EXPECTED.values() if words not in done.text] == [], done.text
 
 
 def test_the_questions_are_those_that_are_tried_here(settings: Settings) -> None:

@@ -10,6 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+if sys.platform != "win32":
+    import resource
+
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "TZ")
 """Environment variables that a worker inherits; none holds a key."""
 
@@ -38,9 +41,7 @@ def limit_process(
     out what threads only reserve. `open_files=0` refuses new files and sockets, and keeps those
     that are open. `None` sets no limit.
     """
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return
     with suppress(OSError):  # if the machine has no memory left, this process ends first
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -60,25 +61,17 @@ def limit_process(
 
 def limit_cpu(seconds: float) -> None:
     """Let the kernel end this process after `seconds` more of CPU time; call it again for more."""
-    try:
-        from resource import RLIMIT_CPU
-    except ImportError:  # Windows
-        return
-    _set_soft_limit(RLIMIT_CPU, int(time.process_time() + seconds) + 1)
+    if sys.platform != "win32":
+        _set_soft_limit(resource.RLIMIT_CPU, int(time.process_time() + seconds) + 1)
 
 
 def limit_file_size(folder: Path) -> None:
     """Let each file that this process writes take half of the disk that is free now."""
-    try:
-        from resource import RLIMIT_FSIZE
-    except ImportError:  # Windows
-        return
-    _set_soft_limit(RLIMIT_FSIZE, shutil.disk_usage(folder).free // 2)
+    if sys.platform != "win32":
+        _set_soft_limit(resource.RLIMIT_FSIZE, shutil.disk_usage(folder).free // 2)
 
 
 def _set_soft_limit(limit: int, value: int) -> None:
-    import resource
-
     with suppress(ValueError, OSError):
         resource.setrlimit(limit, (value, resource.getrlimit(limit)[1]))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 
@@ -302,7 +302,6 @@ def _name_place(file: Path | None) -> str:
 def _build_owner(user: str, tenant: str) -> str:
     """Return the thread owner for a user of a tenant. Raises `ConfigurationFailed`."""
     from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
-    from copilot_runtime.base.errors import Misuse
     from copilot_runtime.threads.validation import check_owner
 
     if tenant and not is_tenant(tenant):

@@ -154,7 +154,7 @@ def test_a_server_with_reload_serves_what_was_changed(tmp_path: Path) -> None:
 
 def test_settings_are_listed_with_their_value_now() -> None:
     done = run("settings", COPILOT_PORT="1234")
-    assert re.search(r"port +COPILOT_PORT +1234 +Port to listen on", done.stdout)
+    assert re.search(r"port +COPILOT_PORT +1234 +Port; 0 picks a free one", done.stdout)
 
 
 def test_a_pipe_that_ends_early_is_no_error() -> None:

@@ -13,7 +13,7 @@ from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.analyst.results import Chart, Findings, Fix, ToolResult
-from copilot_runtime.extensions.analyst.sql.rules import Scope
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, Scope
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.result_storage import Downloads, ResultStore
     from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
-    from copilot_runtime.extensions.analyst.sql.rules import GuardRules
 
 
 ThoughtType = Literal[

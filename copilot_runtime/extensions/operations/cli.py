@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.output import JsonOption, clean_line, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
@@ -229,7 +229,6 @@ def doctor(
 
     ✓ is good, ! is a warning, ✗ is a problem. The exit status is 1 if there is a problem.
     """
-    from copilot_runtime.base.errors import CopilotError
     from copilot_runtime.config.loader import adapter_name
     from copilot_runtime.extensions.grpc.serve import explain_options
     from copilot_runtime.extensions.operations.doctor import explain_error
@@ -253,7 +252,6 @@ def doctor(
         _report([explain_error("configuration", error)], as_json=as_json)
 
     def make_runtime() -> "CopilotRuntime":
-        from copilot_runtime.base.errors import ConfigurationFailed
         from copilot_runtime.cli.serve import build_runtime, find_runtime
         from copilot_runtime.cli.target import find_target
 

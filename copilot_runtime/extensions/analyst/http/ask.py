@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from copilot_runtime.api.agent import Agent
@@ -35,14 +35,11 @@ from copilot_runtime.extensions.analyst.view import (
     Answer,
 )
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.runtime.run import Log
+from copilot_runtime.runtime.run import Log, Run
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.transports.body import BadRequest
-
-if TYPE_CHECKING:
-    from copilot_runtime.runtime.run import Run
 
 
 class Frame(NamedTuple):

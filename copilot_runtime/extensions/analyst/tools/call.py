@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.base.errors import CopilotError, UnknownName
@@ -36,10 +36,6 @@ from copilot_runtime.extensions.analyst.tools.tool import (
     ToolFailed,
     dump_arguments,
 )
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.analyst.session import Session
-
 
 logger = logging.getLogger(__name__)
 

@@ -40,28 +40,7 @@ install = $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --no-d
 system:  ## Install Chromium and nginx for the tests, where we may
 	@scripts/system
 
-comma := ,
-# questions are answered from the pages of the example, unless other sources are named
-run: export COPILOT_KNOWLEDGE_SOURCES ?= $(wildcard examples/knowledge/pages)
-run: export COPILOT_KNOWLEDGE_SUGGESTIONS ?= $(if $(wildcard examples/knowledge/pages),Who is the captain of MV Tern?$(comma) Do dogs travel on a lead?)
-# questions about data are asked of the shop of the example, unless other data are named
-run: export COPILOT_ANALYST_NAME ?= $(if $(wildcard examples/analyst/data),analyst)
-run: export COPILOT_ANALYST_DATA ?= $(if $(wildcard examples/analyst/data),examples/analyst/data/*.csv$(comma) examples/analyst/data/*.parquet)
-run: export COPILOT_ANALYST_FOLDER ?= $(if $(wildcard examples/analyst/config),examples/analyst/config,custom/config)
-ifeq ($(wildcard copilot.yml),)
-# threads and plans of its own, beside those of programs that are started here
-run: export COPILOT_THREADS ?= sqlite:.copilot/demo/threads.db
-run: export COPILOT_PLANNER_STORE ?= sqlite:.copilot/demo/plans.db
-# the agent "planner" asks before it begins; tasks that the analyst does not fit go to the model
-run: export COPILOT_PLANNER_NAME ?= planner
-run: export COPILOT_PLANNER_NEEDS_APPROVAL ?= true
-run: export COPILOT_PLANNER_FALLBACK ?= assistant
-run: export COPILOT_PLANNER_FLOOR ?= 0.3
-# the page Traces shows what was said, which leaves this machine only if settings say so
-run: export COPILOT_TELEMETRY_CONTENT ?= local
-# models may write pages, which the page at / shows in a frame without an origin
-run: export COPILOT_OPEN_GENERATIVE_UI_ENABLED ?= true
-endif
+run: export COPILOT_CONFIG ?= $(firstword $(wildcard copilot.yml) examples/demo.yml)
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 

@@ -100,7 +100,7 @@ def ask(
     return body["data"]["generateCopilotResponse"]["messages"]
 
 
-@in_one_test("file", sorted(EXAMPLES.rglob("copilot.yml")))
+@in_one_test("file", [EXAMPLES / "demo.yml", *sorted(EXAMPLES.rglob("copilot.yml"))])
 def test_the_settings_of_an_example_can_be_loaded(file: Path) -> None:
     assert load_settings(file, {}) != Settings()
 

@@ -1,7 +1,5 @@
 """The example: its invented data, and the questions that the demo model answers."""
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -79,21 +77,17 @@ def test_copilot_yml_says_which_data_and_questions_are_tested(
 pytestmark = pytest.mark.anyio
 
 
-def read_variable(name: str) -> str:
-    """Return what the Makefile gives a variable where the example is there."""
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    pattern = rf"^run: export {name} \?= \$\(if \$\(wildcard [^)]+\),(.+?)(?:,custom/config)?\)$"
-    (value,) = re.findall(pattern, text, re.MULTILINE)
-    return value.replace("$(comma)", ",")
-
-
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What `make run` serves where there is no copilot.yml, without its pages and its planner."""
     monkeypatch.chdir(ROOT)
-    names = [f"COPILOT_ANALYST_{name}" for name in ("NAME", "DATA", "FOLDER")]
-    environ = {name: read_variable(name) for name in names}
-    environ |= {"COPILOT_ANALYST_STORE": str(tmp_path), "COPILOT_THREADS": "memory"}
-    return load_settings(os.devnull, environ)
+    environ = {
+        "COPILOT_ANALYST_STORE": str(tmp_path),
+        "COPILOT_THREADS": "memory",
+        "COPILOT_KNOWLEDGE_SOURCES": "",
+        "COPILOT_PLANNER_NAME": "",
+    }
+    return load_settings("examples/demo.yml", environ)
 
 
 async def test_the_demo_model_draws_a_chart_and_finds_what_is_wrong(settings: Settings) -> None:

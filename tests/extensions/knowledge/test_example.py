@@ -1,6 +1,5 @@
 """The pages of the example are found by what people ask, without a key and without a network."""
 
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -177,35 +176,22 @@ EXPECTED = {
 }
 
 
-def read_variable(name: str) -> str:
-    """Return what the Makefile gives a variable where nobody has set it."""
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (value,) = re.findall(rf"^run: export {name} \?= (.+)$", text, re.MULTILINE)
-    inner = value.partition("pages)")[2].removeprefix(",").removesuffix(")")
-    return (inner or "examples/knowledge/pages").replace("$(comma)", ",")
-
-
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What `make run` serves where there is no copilot.yml, with stores of the test's own."""
     monkeypatch.chdir(ROOT)
     environ = {
-        name: read_variable(name)
-        for name in ("COPILOT_KNOWLEDGE_SOURCES", "COPILOT_KNOWLEDGE_SUGGESTIONS")
+        "COPILOT_KNOWLEDGE_STORAGE": f"local:{tmp_path}",
+        "COPILOT_ANALYST_STORE": f"{tmp_path}/analyst",
+        "COPILOT_THREADS": "memory",
+        "COPILOT_PLANNER_STORE": "memory",
     }
-    environ["COPILOT_KNOWLEDGE_STORAGE"] = f"local:{tmp_path}"
-    environ["COPILOT_THREADS"] = "memory"
-    return load_settings(os.devnull, environ)
+    return load_settings("examples/demo.yml", environ)
 
 
-def read_defaults() -> dict[str, str]:
-    """Return what the Makefile exports where there is no copilot.yml."""
-    block = (ROOT / "Makefile").read_text(encoding="utf-8").partition("ifeq ($(wildcard copilot")[2]
-    lines = block.partition("\nendif")[0]
-    return dict(re.findall(r"^run: export (\w+) \?= (\S+)$", lines, re.MULTILINE))
-
-
-def test_what_is_said_is_kept_for_the_page_traces_unless_there_are_settings() -> None:
-    settings = load_settings(os.devnull, read_defaults())
+def test_what_is_said_is_kept_for_the_page_traces_unless_there_are_settings(
+    settings: Settings,
+) -> None:
     assert settings.telemetry.content == "local"
     assert not settings.telemetry.export
 
@@ -213,9 +199,6 @@ def test_what_is_said_is_kept_for_the_page_traces_unless_there_are_settings() ->
 async def test_the_plan_that_is_suggested_asks_and_answers_each_question(
     settings: Settings,
 ) -> None:
-    environ = {**read_defaults(), "COPILOT_PLANNER_STORE": "memory"}
-    planner = load_settings(os.devnull, environ).planner
-    settings = settings.model_copy(update={"planner": planner})
     runtime = CopilotRuntime(DemoAdapter(pace=0), settings=settings)
     async with Client(runtime, agent="planner") as client:
         knowledge = runtime.find(Knowledge)

@@ -185,14 +185,21 @@ def _preset(preset: Preset) -> str:
 
 
 def errors_table() -> str:
-    """Return every error as a table in Markdown, by its code."""
+    """Return every error as a table in Markdown: a row for each code."""
+    kinds = sorted(_list_errors(), key=lambda kind: kind.code)
     rows = [
-        f"| [`{kind.code}`](#{kind.code.lower()}) | `{_class_name(kind)}` | {_status(kind)} "
-        f"| {kind.visibility} |"
-        for kind in sorted(_list_errors(), key=lambda kind: kind.code)
+        f"| [`{code}`](#{code.lower()}) "
+        f"| {', '.join(f'`{_class_name(kind)}`' for kind in some)} "
+        f"| {', '.join(dict.fromkeys(map(_status, some)))}{_visibility(some[0])} |"
+        for code, group in groupby(kinds, key=lambda kind: kind.code)
+        if (some := [*group])
     ]
-    head = ["| code | class | status | shown as |", "|---|---|---|---|"]
-    return _lines([*head, *rows])
+    return _lines(["| code | class | status |", "|---|---|---|", *rows])
+
+
+def _visibility(kind: type[CopilotError]) -> str:
+    """Return how React shows an error, or an empty text if it is a banner."""
+    return "" if kind.visibility == "banner" else f"; `{kind.visibility}`"
 
 
 def _list_errors() -> list[type[CopilotError]]:
@@ -238,16 +245,22 @@ def command_line() -> str:
 
 
 def spans_table() -> str:
-    """Return each kind of span, and which of its attributes are content, as a table."""
+    """Return the kinds of spans: those with content and their attributes of it as a table."""
     rows: list[str] = []
+    others: list[str] = []
     for one in (*CONVENTIONS, MCP_SERVER, MCP_CLIENT, DATABASE, RPC):
         operations = ", ".join(f"`{operation}`" for operation in one.operations)
         is_exported = all(EXPORTED_OPERATIONS[operation] for operation in one.operations)
-        stays = "" if is_exported else " (never exported)"
         content = ", ".join(f"`{name}`" for name in one.opt_in)
-        rows.append(f"| {operations}{stays} | `{one.name}` | {content} |")
+        if content:
+            rows.append(f"| {operations} | `{one.name}` | {content} |")
+        else:
+            operation = next(iter(one.operations), "")
+            names = (operation, one.name.removeprefix(operation).strip())
+            words = " ".join(f"`{name}`" for name in names if name)
+            others.append(words if is_exported else f"{words} (never exported)")
     head = ["| operation | name | content |", "|---|---|---|"]
-    return _lines([*head, *rows])
+    return _lines([*head, *rows, "", f"Without content: {', '.join(others)}."])
 
 
 def attributes_tables() -> str:
@@ -280,12 +293,12 @@ def _name_policy(attribute: Attribute) -> str:
 
 
 def metrics_table() -> str:
-    """Return every metric as a table."""
-    rows = [
-        f"| `{one.name}`{_dialect(one)} | {one.kind} | `{one.unit}` | {one.about} |"
-        for one in METRICS.values()
-    ]
-    return _lines(["| metric | kind | unit | meaning |", "|---|---|---|---|", *rows])
+    """Return the metrics: the names of those of conventions, and ours as a table."""
+    ours = [one for one in METRICS.values() if one.name.startswith("copilot.")]
+    theirs = [f"`{one.name}`{_dialect(one)}" for one in METRICS.values() if one not in ours]
+    rows = [f"| `{one.name}` | {one.kind}, `{one.unit}` | {one.about} |" for one in ours]
+    head = ["| metric | kind, unit | meaning |", "|---|---|---|"]
+    return _lines([", ".join(theirs), "", *head, *rows])
 
 
 def _dialect(metric: Metric) -> str:

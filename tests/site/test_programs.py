@@ -16,7 +16,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
+from copilot_runtime import Caller, CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.messages import TextMessage
@@ -25,8 +25,7 @@ from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.extensions.webhooks.sender import sign
 from tests.documents import DOCS, ROOT, Block, blocks
 from tests.site.conftest import Names, Run
-from tests.wire.client import PATH, PLAIN, browser_action, chat, user
-from tests.wire.server import listening as serving
+from tests.wire.client import PLAIN, browser_action, chat, user
 from tests.wire_agui.http import Answer, run_input
 from tests.wire_agui.http import text_of as said
 
@@ -519,13 +518,3 @@ def test_a_receiver_of_webhooks_takes_a_signed_message_once(
 
     assert statuses == [200, 200, 401]
     assert capsys.readouterr().out == "run.finished Done.\n"
-
-
-@pytest.mark.anyio
-async def test_a_subscription_goes_on_after_a_lost_connection(run: Run) -> None:
-    names = run(program("reference/graphql"))
-    async with serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port:
-        story = await names["main"](f"ws://127.0.0.1:{port}{PATH}")
-
-    assert story.startswith("You asked for something long")
-    assert story.endswith("This one is.")

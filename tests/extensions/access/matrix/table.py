@@ -15,6 +15,8 @@ def doors_table() -> str:
     """Return a table of those for whom there are doors, each with its doors, and of all others."""
     lines = ["| for | entry points |", "|---|---|"]
     for kind, people in _FOR.items():
-        doors = " ".join(f"`{door}`" for door, row in ROWS.items() if row.kind == kind)
+        names = [door for door, row in ROWS.items() if row.kind == kind]
+        twins = {name.replace("GET ", "HEAD ") for name in names if name.startswith("GET ")}
+        doors = " ".join(f"`{name}`" for name in names if name not in twins)
         lines.append(f"| {people} | {doors} |")
     return "\n".join([*lines, _OWN]) + "\n"

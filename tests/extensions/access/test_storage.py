@@ -1,5 +1,6 @@
 """Limits on stored bytes: who is told, who is refused, and what is still possible then."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -120,6 +121,28 @@ async def test_all_users_of_a_tenant_count_together() -> None:
     await StorageLimits(LimitSettings(storage_per_tenant=used + 401), stores).admit(
         ANN, ANN.owner, is_continuation=False
     )
+
+
+async def test_bytes_count_while_a_store_counts_them() -> None:
+    counting, go_on = asyncio.Event(), asyncio.Event()
+    go_on.set()
+
+    class Slow(MemoryThreads):
+        async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:
+            counting.set()
+            await go_on.wait()
+            return 0
+
+    limits = StorageLimits(LimitSettings(storage_per_user=100), Stores(Slow(), []))
+    (await limits.admit(ANN, ANN.owner, size=100))()
+    counting.clear()
+    go_on.clear()
+    again = asyncio.create_task(limits.admit(ANN, ANN.owner))
+    await counting.wait()
+    with pytest.raises(StorageFull, match="100 bytes are being stored"):
+        await limits.admit(ANN, ANN.owner)
+    go_on.set()
+    await again
 
 
 async def test_a_store_that_cannot_count_limits_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from base64 import b64decode
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -16,9 +17,10 @@ from copilot_runtime.api.events import Interrupt
 from copilot_runtime.base.errors import RUN_FAILED
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.webhooks import delivery
+from copilot_runtime.extensions.webhooks.delivery import Webhook
 from copilot_runtime.extensions.webhooks.sender import sign
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
-from copilot_runtime.threads.outbox import Outbox
+from copilot_runtime.threads.outbox import Outbox, OutboxEntry
 from tests.adapters.provider import Provider, Request, serving
 from tests.in_one_test import in_one_test
 from tests.processes import running
@@ -79,22 +81,16 @@ def check(request: Request) -> Any:
     return request.body
 
 
-class Asking:
-    description = ""
-
-    async def run(self, run: RunInput) -> Events:
-        for event in say("Wait.", id=f"a-{run.run_id}"):
-            yield event
-        yield Interrupt(interrupt_id="i1", reason="approval", message="Really?")
+async def request_approval(_run: RunInput) -> Events:
+    for event in say("Wait."):
+        yield event
+    yield Interrupt(interrupt_id="i1", reason="approval", message="Really?")
 
 
-class Failing:
-    description = ""
-
-    async def run(self, run: RunInput) -> Events:
-        for event in say("So far", id=f"a-{run.run_id}"):
-            yield event
-        raise RuntimeError("A secret of the server")
+async def fail(_run: RunInput) -> Events:
+    for event in say("So far"):
+        yield event
+    raise RuntimeError("A secret of the server")
 
 
 def test_the_signature_is_that_of_standard_webhooks() -> None:
@@ -141,7 +137,7 @@ async def test_questions_and_errors_are_posted_too(
     receiver: Provider, agent: str, type: str, data: dict[str, Any]
 ) -> None:
     receiver.forget()
-    agents: Any = {"asking": Asking(), "failing": Failing()}
+    agents = {"asking": request_approval, "failing": fail}
     async with browsing(settings=settings(), agents=agents) as browser:
         await ask(browser, receiver.url, agent=agent)
         await receiver.until_asked(1)
@@ -197,6 +193,32 @@ async def test_a_receiver_that_is_gone_or_always_fails_is_given_up(
     assert "secret-path" not in caplog.text
 
 
+async def test_a_run_that_ends_while_another_end_is_stored_is_posted_at_once(
+    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note_end, update = delivery.Webhooks.__dict__["_note_end"], Outbox.update
+    second = asyncio.Event()
+
+    def note(webhooks: delivery.Webhooks, webhook: Webhook) -> None:
+        note_end(webhooks, webhook)
+        if webhook.run == "r2":
+            second.set()
+
+    async def wait(outbox: Outbox, entry: OutboxEntry, due: float) -> None:
+        if due <= time.time() and not second.is_set():  # no claim, but the end of the first run
+            await ask(browser, receiver.url, thread="u", run="r2")
+            await second.wait()
+        await update(outbox, entry, due)
+
+    monkeypatch.setattr(delivery.Webhooks, "_note_end", note)
+    monkeypatch.setattr(Outbox, "update", wait)
+    async with browsing(settings=settings()) as browser:
+        await ask(browser, receiver.url)
+        await receiver.until_asked(2)
+
+    assert {request.body["data"]["runId"] for request in receiver.requests} == {"r1", "r2"}
+
+
 async def test_a_repeated_request_starts_nothing(receiver: Provider) -> None:
     async with browsing(settings=settings()) as browser:
         for _ in range(2):
@@ -205,6 +227,16 @@ async def test_a_repeated_request_starts_nothing(receiver: Provider) -> None:
         await receiver.until_asked(2)
 
     assert {request.body["data"]["runId"] for request in receiver.requests} == {"r1", "r2"}
+
+
+async def test_identifiers_may_be_null(receiver: Provider) -> None:
+    async with browsing(settings=settings()) as browser:
+        body = {"webhook": receiver.url, "threadId": None, "runId": None, "messages": [user("Hi")]}
+        answer = await browser.ask("POST", "/background/default", body)
+        await receiver.until_asked(1)
+
+    data = receiver.requests[0].body["data"]
+    assert answer.json() == {name: data[name] for name in ("threadId", "runId")}
 
 
 async def test_a_run_that_is_refused_posts_nothing(receiver: Provider) -> None:

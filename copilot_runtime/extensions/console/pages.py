@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Mount, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -183,7 +183,7 @@ def build_pages(
     """
     return [
         *(_data_route(shell, name, path) for name, path in shell.pages.items() if name in _TABS),
-        _OffPages("", [_off_route(shell, name) for name in _TABS if not shell.pages.get(name)]),
+        *(_off_route(shell, name) for name in _TABS if not shell.pages.get(name)),
         sandbox_route(_SANDBOX),
         widget_route(shell.endpoint, shell.title),
         console_route(
@@ -255,7 +255,8 @@ def _off_route(shell: Shell, extension: str) -> Route:
         response.status_code = 404
         return response
 
-    return _BrowserRoute(f"/{tab.title.lower()}", answer, methods=["GET"], name=f"no {tab.name}")
+    path, name = f"/{tab.title.lower()}", f"no {tab.name}"
+    return _OffRoute(path, answer, methods=["GET"], name=name, include_in_schema=False)
 
 
 class _BrowserRoute(Route):
@@ -268,18 +269,15 @@ class _BrowserRoute(Route):
         return super().matches(scope)
 
 
-class _OffPages(Mount):
-    """The pages that are off, which give way to any other route of the application.
-
-    An application into which the runtime is mounted does not get them: they are no `Route`.
-    """
+class _OffRoute(_BrowserRoute):
+    """The route of a page that is off, which gives way to any other route of the application."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        is_here = any(one.matches(scope)[0] is Match.FULL for one in self.routes)
-        others = (one for one in scope["app"].routes if is_here and one is not self)
-        if not is_here or any(one.matches(scope)[0] is Match.FULL for one in others):
+        match, child = super().matches(scope)
+        routes = scope["app"].routes if match is Match.FULL else ()
+        if any(one.matches(scope)[0] is Match.FULL for one in routes if one is not self):
             return Match.NONE, {}
-        return super().matches(scope)
+        return match, child
 
 
 @cache

@@ -91,7 +91,8 @@ async def test_a_notice_that_is_no_longer_true_is_not_given() -> None:
     for number in range(9):
         await told(store, run_of(key=KEY._replace(owner="tenant:acme/ann", id=f"t{number}")))
     used = await store.count_bytes("tenant:acme/ann")
-    limits = StorageLimits(LimitSettings(storage_per_user=used + 1), Stores(store, []))
+    settings = LimitSettings(storage_per_user=used + 1)
+    limits = StorageLimits(settings, Stores(store, []), clock=lambda: 0.0)  # counts take no time
     (await limits.admit(ANN, ANN.owner))()
     for number in range(5):
         await store.delete(KEY._replace(owner="tenant:acme/ann", id=f"t{number}"))
@@ -133,7 +134,8 @@ async def test_bytes_count_while_a_store_counts_them() -> None:
             await go_on.wait()
             return 0
 
-    limits = StorageLimits(LimitSettings(storage_per_user=100), Stores(Slow(), []))
+    settings = LimitSettings(storage_per_user=100)
+    limits = StorageLimits(settings, Stores(Slow(), []), clock=lambda: 0.0)
     (await limits.admit(ANN, ANN.owner, size=100))()
     counting.clear()
     go_on.clear()

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from base64 import b64decode
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,10 +16,9 @@ from copilot_runtime.api.events import Interrupt
 from copilot_runtime.base.errors import RUN_FAILED
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.webhooks import delivery
-from copilot_runtime.extensions.webhooks.delivery import Webhook
 from copilot_runtime.extensions.webhooks.sender import sign
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
-from copilot_runtime.threads.outbox import Outbox, OutboxEntry
+from copilot_runtime.threads.outbox import Outbox
 from tests.adapters.provider import Provider, Request, serving
 from tests.in_one_test import in_one_test
 from tests.processes import running
@@ -191,32 +189,6 @@ async def test_a_receiver_that_is_gone_or_always_fails_is_given_up(
         False,
     ]
     assert "secret-path" not in caplog.text
-
-
-async def test_a_run_that_ends_while_another_end_is_stored_is_posted_at_once(
-    receiver: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    note_end, update = delivery.Webhooks.__dict__["_note_end"], Outbox.update
-    second = asyncio.Event()
-
-    def note(webhooks: delivery.Webhooks, webhook: Webhook) -> None:
-        note_end(webhooks, webhook)
-        if webhook.run == "r2":
-            second.set()
-
-    async def wait(outbox: Outbox, entry: OutboxEntry, due: float) -> None:
-        if due <= time.time() and not second.is_set():  # no claim, but the end of the first run
-            await ask(browser, receiver.url, thread="u", run="r2")
-            await second.wait()
-        await update(outbox, entry, due)
-
-    monkeypatch.setattr(delivery.Webhooks, "_note_end", note)
-    monkeypatch.setattr(Outbox, "update", wait)
-    async with browsing(settings=settings()) as browser:
-        await ask(browser, receiver.url)
-        await receiver.until_asked(2)
-
-    assert {request.body["data"]["runId"] for request in receiver.requests} == {"r1", "r2"}
 
 
 async def test_a_repeated_request_starts_nothing(receiver: Provider) -> None:

@@ -305,10 +305,11 @@ def add_endpoint(
 def add_pages(app: FastAPI, pages: Sequence[BaseRoute], dependencies: Sequence[Any]) -> None:
     """Add pages to an existing application, under FastAPI dependencies.
 
-    A route of the application with the path of a page takes precedence.
+    A route of the application with the path of a page takes precedence. Pages outside of the schema
+    are those that are off: the application may have their paths.
     """
     for page in pages:
-        if isinstance(page, Route):
+        if isinstance(page, Route) and page.include_in_schema:
             app.add_api_route(
                 page.path,
                 _make_answer(page.app),

@@ -252,29 +252,37 @@ def _find_starts(records: Sequence[_Line]) -> list[int]:
     return starts
 
 
-def _divide(records: Sequence[Record], at: int) -> tuple[Record, Sequence[Record]]:
-    """Return the record at a position, without values if there is none, and those below it."""
-    return (records[at] if at < len(records) else ()), records[at + 1 :]
-
-
 def _names_values(first: Record, below: Sequence[Record], *, is_other: bool = False) -> bool:
     """Return whether a record names columns: it has texts, and those below one have others.
 
     Of a table of another width than that above it, all values may be texts.
     """
-    texts = [at for at, cell in enumerate(first) if cell.strip()]
-    if len(texts) < 2 or any(first[at].strip().lower() in _MISSING for at in texts):
-        return False
-    if any(_find_shape(first[at]) != "text" for at in texts):
-        return False
-    shapes = ({_find_shape(row[at]) for row in below if at < len(row)} - {"empty"} for at in texts)
-    return is_other or any(it and "text" not in it for it in shapes)
+    names = _list_names(first)
+    return len(names) > 1 and (is_other or any(_has_no_texts(below, at) for at in names))
+
+
+def _list_names(record: Record) -> Sequence[int]:
+    """Return the columns of a record that have values; none if one of them is no name."""
+    found = [at for at, cell in enumerate(record) if cell.strip()]
+    texts = (record[at].strip() for at in found)
+    are_names = all(_find_shape(it) == "text" and it.lower() not in _MISSING for it in texts)
+    return found if are_names else ()
+
+
+def _has_no_texts(records: Sequence[Record], at: int) -> bool:
+    shapes = _find_shapes(records, at)
+    return bool(shapes) and "text" not in shapes
+
+
+def _find_shapes(records: Sequence[Record], at: int) -> set[_Shape]:
+    return {_find_shape(row[at]) for row in records if at < len(row)} - {"empty"}
 
 
 def _find_first(records: Sequence[Record], width: int) -> int:
     """Return the position of the record with the names of most columns, or of the first values."""
     for at, record in enumerate(records[:_HEAD]):
-        is_title = sum(map(bool, record)) == 1 and _names_values(*_divide(records, at + 1))
+        is_alone = sum(map(bool, record)) == 1 and at + 1 < len(records)
+        is_title = is_alone and _names_values(records[at + 1], records[at + 2 :])
         is_narrow = len(record) < width or width > 2 or is_title
         if not is_narrow or sum(map(bool, record)) >= max(2, 0.6 * width):
             if at and _is_header(record, records[at + 1 :]):
@@ -297,7 +305,7 @@ def _is_header(first: Record, below: Sequence[Record]) -> bool:
         if shape == "number":
             return False
         if shape in ("year", "date"):
-            shapes = {_find_shape(row[at]) for row in below if at < len(row)} - {"empty"}
+            shapes = _find_shapes(below, at)
             if not shapes or shapes <= {"year", "date"} or (shape == "date" and "date" in shapes):
                 return False
     return True
@@ -308,14 +316,10 @@ def _is_second_header(first: Record, second: Record, below: Sequence[Record]) ->
 
     It has none for the first column.
     """
-    texts = [at for at, cell in enumerate(second) if cell.strip()]
-    if len(first) != len(second) or not texts or not first[0].strip() or texts[0] == 0:
+    if len(first) != len(second) or not first[0].strip() or second[0].strip():
         return False
-    if any(second[at].strip().lower() in _MISSING for at in texts):
-        return False
-    shapes = ({_find_shape(row[at]) for row in below if at < len(row)} - {"empty"} for at in texts)
-    is_text = all(_find_shape(second[at]) == "text" for at in texts)
-    return is_text and all(it and "text" not in it for it in shapes)
+    names = _list_names(second)
+    return bool(names) and all(_has_no_texts(below, at) for at in names)
 
 
 def _join_names(first: Record, second: Record) -> tuple[str, ...]:

@@ -130,15 +130,6 @@ class SheetLayout:
             SheetTable(part, columns) for part in self._parts for columns in _split(part)
         ]
 
-    def read(
-        self, table: SheetTable, rows: Iterable[tuple[int, Cells]], longest: int = 2**15
-    ) -> "TableRows":
-        """Return the rows of a table, from those of the sheet with their numbers.
-
-        A text of merged cells that is longer than `longest` is not repeated.
-        """
-        return TableRows(table, self, rows, longest)
-
     def _add_part(self, part: Part) -> None:
         """Add the rows between two empty ones to the table above, or as a new one."""
         table = self._parts[-1] if self._parts else None
@@ -164,8 +155,9 @@ class SheetLayout:
 class TableRows:
     """The rows of a table with their numbers, and with a cell or `None` for each of its columns.
 
-    A text of merged cells stands in each row that they span. Where merged cells give a name to
-    several columns, it is joined with the names below it.
+    A text of merged cells stands in each row that they span, unless it has more than `longest`
+    characters. Where merged cells give a name to several columns, it is joined with the names below
+    it.
     """
 
     def __init__(
@@ -173,7 +165,7 @@ class TableRows:
         table: SheetTable,
         layout: SheetLayout,
         rows: Iterable[tuple[int, Cells]],
-        longest: int,
+        longest: int = 2**15,
     ) -> None:
         self.is_joined = False
         """`True` if two rows of names were joined into one, after it was read."""

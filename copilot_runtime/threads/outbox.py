@@ -6,7 +6,7 @@ entry that a process delivered but could not delete becomes due again: delivery 
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from copilot_runtime.threads.transactions import Transaction
@@ -53,12 +53,8 @@ class Outbox:
         self._entries.pop(id, None)
 
 
-class Execute(Protocol):
-    """Executes work in a transaction; with `reading`, in a read-only one."""
-
-    async def __call__(
-        self, work: Callable[["Transaction"], Coroutine[Any, Any, Any]], *, reading: bool = False
-    ) -> Any: ...
+Execute = Callable[..., Coroutine[Any, Any, Any]]
+"""Executes work in a transaction; with `reading`, in a read-only one."""
 
 
 class DatabaseOutbox(Outbox):
@@ -90,7 +86,7 @@ class DatabaseOutbox(Outbox):
 
 async def _find_due(db: "Transaction", *, now: float, limit: int) -> Sequence[OutboxEntry]:
     rows = await db.fetch(
-        "SELECT id, data FROM copilot_outbox WHERE due <= ? ORDER BY due LIMIT ?", now, limit
+        "SELECT id, data FROM copilot_outbox WHERE due <= ? ORDER BY due, id LIMIT ?", now, limit
     )
     return [OutboxEntry(id, bytes(data)) for id, data in rows]
 

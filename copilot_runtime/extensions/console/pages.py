@@ -255,7 +255,8 @@ def _off_route(shell: Shell, extension: str) -> Route:
         response.status_code = 404
         return response
 
-    return _OffRoute(f"/{tab.title.lower()}", answer, methods=["GET"], name=f"no {tab.name}")
+    path, name = f"/{tab.title.lower()}", f"no {tab.name}"
+    return _OffRoute(path, answer, methods=["GET"], name=name, include_in_schema=False)
 
 
 class _BrowserRoute(Route):

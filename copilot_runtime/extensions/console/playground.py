@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.api.events import Custom, Events
 from copilot_runtime.api.identity import Caller, Forbidden
-from copilot_runtime.api.run_input import Overrides, RunInput
+from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
@@ -23,9 +23,6 @@ from copilot_runtime.security.loopback import is_from_other_page
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport, check_method
-
-EVENT = "playground"
-"""The name of the event that tells what was changed for an answer."""
 
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
@@ -113,14 +110,19 @@ def _find_instructions(agent: Any) -> str | None:
 
 
 def mark_changes(events: Events, run: RunInput) -> Events:
-    """Begin the answer to a changed run with the names of the changes, which its thread keeps.
+    """Begin the answer to a changed run with the changes, which its thread keeps.
 
-    Its trace has them, too.
+    Thread and trace say that the instructions are others, and not which.
     """
-    if run.overrides is None:
+    if (changes := run.overrides) is None:
         return events
-    run.span.set_attributes({semconv.RUN_OVERRIDES: run.overrides.names})
-    return _prepend(describe_changes(run.overrides), events)
+    run.span.set_attributes({semconv.RUN_OVERRIDES: changes.names})
+    shown = {
+        "instructions": None if changes.instructions is None else True,
+        **vars(changes.parameters),
+        "tools": None if changes.tools is None else sorted(changes.tools),
+    }
+    return _prepend(Custom(name="playground", value=drop_none(shown)), events)
 
 
 async def _prepend(first: Custom, events: Events) -> Events:
@@ -128,17 +130,3 @@ async def _prepend(first: Custom, events: Events) -> Events:
     async with aclosing(events):
         async for event in events:
             yield event
-
-
-def describe_changes(overrides: Overrides) -> Custom:
-    """Return the event for the thread: what was changed, and no instructions."""
-    return Custom(
-        name=EVENT,
-        value=drop_none(
-            {
-                "instructions": None if overrides.instructions is None else True,
-                **vars(overrides.parameters),
-                "tools": None if overrides.tools is None else sorted(overrides.tools),
-            }
-        ),
-    )

@@ -83,16 +83,13 @@ class Webhooks:
             await asyncio.wait([self._task])
             self._task = None
 
-    def check_url(self, url: str) -> None:
-        """Raise `Misuse` for a URL that is not allowed."""
-        self._sender.check_url(url)
-
     async def start(self, conversations: Conversations, request: RunInput, url: str) -> bool:
         """Start a run whose end is posted to a URL.
 
         Returns `False` if the request repeats an earlier one, whose run posts its end already.
-        Raises the errors of `Conversations.start`.
+        Raises `Misuse` for a URL that is not allowed, and the errors of `Conversations.start`.
         """
+        self._sender.check_url(url)
         now = time.time()
         webhook = Webhook(
             id=f"msg_{uuid4().hex}",
@@ -132,8 +129,8 @@ class Webhooks:
     async def _deliver_due(self) -> None:
         now = time.time()
         while self._ended:
-            await self._outbox.update(self._ended[-1].encode(), now)
-            self._ended.pop()
+            await self._outbox.update(self._ended[0].encode(), now)
+            del self._ended[0]  # not the last one: another run may have ended meanwhile
         entries = await self._outbox.claim(now, now + LEASE, _BATCH)
         await asyncio.gather(*map(self._deliver, entries))
         if len(entries) == _BATCH:
@@ -141,8 +138,8 @@ class Webhooks:
 
     async def _deliver(self, entry: OutboxEntry) -> None:
         """Deliver a claimed webhook if its run has ended. Errors are logged."""
-        webhook = Webhook(**loads(entry.data))
-        with log_failures(logger, "The webhook %s is delivered later", webhook.id):
+        with log_failures(logger, "The webhook %s is delivered later", entry.id):
+            webhook = Webhook(**loads(entry.data))
             run = await self._find_run(webhook)
             if run is not None and run.ended:
                 await self._post(webhook, dumps(build_message(webhook, run)))

@@ -1,12 +1,13 @@
 """Send signed requests to public addresses, or to the hosts that the settings name."""
 
+import asyncio
 import hmac
 import socket
 import time
 from base64 import b64encode
 from collections.abc import Sequence
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import ClientError, ClientSession, DummyCookieJar, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -57,22 +58,22 @@ class WebhookSender:
         The host is resolved once, and only its public addresses are connected to, unless the
         settings name it. Raises `NetworkError`, and `ConfigurationFailed` for a private address.
         """
-        url = URL(text)
-        connector = TCPConnector()
-        if not self._is_named(url):
-            addresses = await resolve_public_addresses(url.raw_host or "", url.port or 443)
-            connector = TCPConnector(resolver=_FixedResolver(addresses))
-        session = ClientSession(
-            connector=connector,
-            cookie_jar=DummyCookieJar(),
-            timeout=ClientTimeout(total=_TIMEOUT),
-        )
+        url, resolver = URL(text), None
         try:
-            async with session:
-                headers = self._sign(id, body)
-                sent = session.post(url, data=body, headers=headers, allow_redirects=False)
-                async with sent as response:
-                    return response.status
+            async with asyncio.timeout(
+                _TIMEOUT
+            ):  # a name may take longer than the lease to resolve
+                if not self._is_named(url):
+                    found = await resolve_public_addresses(url.raw_host or "", url.port or 443)
+                    resolver = _FixedResolver(found)
+                connector = TCPConnector(resolver=resolver)
+                async with ClientSession(
+                    connector=connector, cookie_jar=DummyCookieJar()
+                ) as session:
+                    headers = self._sign(id, body)
+                    sent = session.post(url, data=body, headers=headers, allow_redirects=False)
+                    async with sent as response:
+                        return response.status
         except TimeoutError as error:
             raise NetworkError(f"no response in {_TIMEOUT:g} seconds") from error
         except (ClientError, OSError) as error:

@@ -1,5 +1,6 @@
 """Limits on stored bytes: who is told, who is refused, and what is still possible then."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -90,7 +91,8 @@ async def test_a_notice_that_is_no_longer_true_is_not_given() -> None:
     for number in range(9):
         await told(store, run_of(key=KEY._replace(owner="tenant:acme/ann", id=f"t{number}")))
     used = await store.count_bytes("tenant:acme/ann")
-    limits = StorageLimits(LimitSettings(storage_per_user=used + 1), Stores(store, []))
+    settings = LimitSettings(storage_per_user=used + 1)
+    limits = StorageLimits(settings, Stores(store, []), clock=lambda: 0.0)  # counts take no time
     (await limits.admit(ANN, ANN.owner))()
     for number in range(5):
         await store.delete(KEY._replace(owner="tenant:acme/ann", id=f"t{number}"))
@@ -120,6 +122,29 @@ async def test_all_users_of_a_tenant_count_together() -> None:
     await StorageLimits(LimitSettings(storage_per_tenant=used + 401), stores).admit(
         ANN, ANN.owner, is_continuation=False
     )
+
+
+async def test_bytes_count_while_a_store_counts_them() -> None:
+    counting, go_on = asyncio.Event(), asyncio.Event()
+    go_on.set()
+
+    class Slow(MemoryThreads):
+        async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:
+            counting.set()
+            await go_on.wait()
+            return 0
+
+    settings = LimitSettings(storage_per_user=100)
+    limits = StorageLimits(settings, Stores(Slow(), []), clock=lambda: 0.0)
+    (await limits.admit(ANN, ANN.owner, size=100))()
+    counting.clear()
+    go_on.clear()
+    again = asyncio.create_task(limits.admit(ANN, ANN.owner))
+    await counting.wait()
+    with pytest.raises(StorageFull, match="100 bytes are being stored"):
+        await limits.admit(ANN, ANN.owner)
+    go_on.set()
+    await again
 
 
 async def test_a_store_that_cannot_count_limits_nobody(caplog: pytest.LogCaptureFixture) -> None:

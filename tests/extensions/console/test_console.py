@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -171,10 +172,11 @@ def test_a_page_that_is_off_tells_browsers_the_settings_that_turn_it_on(
 
 
 def test_a_page_that_is_off_gives_way_to_a_route_of_the_program() -> None:
-    app = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory")).app()
-    app.add_api_route("/plans", lambda: "ours")
-
-    assert TestClient(app).get("/plans", headers=BROWSER).json() == "ours"
+    runtime, own = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory")), FastAPI()
+    runtime.mount(own, "/graphql", console=True)
+    for app in (runtime.app(), own):
+        app.add_api_route("/plans", lambda: "ours")
+        assert TestClient(app).get("/plans", headers=BROWSER).json() == "ours"
 
 
 def test_a_logo_is_a_picture_in_the_page_and_a_missing_one_is_named(tmp_path: Path) -> None:

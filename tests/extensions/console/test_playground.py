@@ -147,9 +147,7 @@ async def test_instructions_are_shown_where_traces_have_them_anyway(
     }
 
 
-async def test_an_assistant_gets_another_template_and_its_helpers_keep_theirs(
-    tmp_path: Path,
-) -> None:
+async def test_an_assistant_gets_another_template(tmp_path: Path) -> None:
     (tmp_path / "writer.agent.md").write_text(
         "---\ndescription: Writes.\n---\nYou are {{ assistant.name }}."
     )

@@ -79,22 +79,16 @@ def check(request: Request) -> Any:
     return request.body
 
 
-class Asking:
-    description = ""
-
-    async def run(self, run: RunInput) -> Events:
-        for event in say("Wait.", id=f"a-{run.run_id}"):
-            yield event
-        yield Interrupt(interrupt_id="i1", reason="approval", message="Really?")
+async def request_approval(_run: RunInput) -> Events:
+    for event in say("Wait."):
+        yield event
+    yield Interrupt(interrupt_id="i1", reason="approval", message="Really?")
 
 
-class Failing:
-    description = ""
-
-    async def run(self, run: RunInput) -> Events:
-        for event in say("So far", id=f"a-{run.run_id}"):
-            yield event
-        raise RuntimeError("A secret of the server")
+async def fail(_run: RunInput) -> Events:
+    for event in say("So far"):
+        yield event
+    raise RuntimeError("A secret of the server")
 
 
 def test_the_signature_is_that_of_standard_webhooks() -> None:
@@ -141,7 +135,7 @@ async def test_questions_and_errors_are_posted_too(
     receiver: Provider, agent: str, type: str, data: dict[str, Any]
 ) -> None:
     receiver.forget()
-    agents: Any = {"asking": Asking(), "failing": Failing()}
+    agents = {"asking": request_approval, "failing": fail}
     async with browsing(settings=settings(), agents=agents) as browser:
         await ask(browser, receiver.url, agent=agent)
         await receiver.until_asked(1)
@@ -205,6 +199,16 @@ async def test_a_repeated_request_starts_nothing(receiver: Provider) -> None:
         await receiver.until_asked(2)
 
     assert {request.body["data"]["runId"] for request in receiver.requests} == {"r1", "r2"}
+
+
+async def test_identifiers_may_be_null(receiver: Provider) -> None:
+    async with browsing(settings=settings()) as browser:
+        body = {"webhook": receiver.url, "threadId": None, "runId": None, "messages": [user("Hi")]}
+        answer = await browser.ask("POST", "/background/default", body)
+        await receiver.until_asked(1)
+
+    data = receiver.requests[0].body["data"]
+    assert answer.json() == {name: data[name] for name in ("threadId", "runId")}
 
 
 async def test_a_run_that_is_refused_posts_nothing(receiver: Provider) -> None:

@@ -171,7 +171,8 @@ class StorageLimits:
         if len(self._counts) >= _MOST_COUNTS:
             self._counts.clear()
             self._added.clear()
-        self._added.pop(name, None)
+        added = self._added.pop(name, 0)
+        self._pending[name] += added  # until they are in the count
         parts: dict[str, int] = {}
         is_prefix = owners.level == "tenant"
         try:
@@ -182,6 +183,8 @@ class StorageLimits:
         except CopilotError as error:
             if self._log_limit.allows_line():
                 logger.error("Storage cannot be counted and is not limited: %s", error)
+        finally:
+            self._pending[name] -= added
         use = self._counts[name] = StorageUse(parts, now, self._clock() - now)
         return use
 

@@ -98,7 +98,7 @@ def _write_sheet(
             target = folder / f"{len([*folder.iterdir()])}.csv"
             spool.seek(0)
             with target.open("w", encoding="utf-8", newline="") as out:
-                more = [*_write_table(layout.read(table, _load(spool)), table, out)]
+                more = [*_write_table(TableRows(table, layout, _load(spool)), table, out)]
             yield TableFile(name, target, [*notes, *more])
             notes = []
 

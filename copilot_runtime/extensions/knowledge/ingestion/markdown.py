@@ -1,7 +1,7 @@
 """The text of Markdown files as passages: headings, sections and front matter."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Headings, list_paragraphs
 
@@ -28,7 +28,7 @@ def read_passages(lines: Sequence[str]) -> tuple[str, list[Chunk]]:
         section.clear()
         passages.append(headings.enter(level, text, line=number))
 
-    for number, line, is_code in _mark_code(_drop_comments(lines, start)):
+    for number, line, is_code in _drop_comments(lines, start):
         if is_code:
             section.append((number, line))
         elif heading := _parse_heading(line):
@@ -42,31 +42,22 @@ def read_passages(lines: Sequence[str]) -> tuple[str, list[Chunk]]:
     return title or headings.title, passages
 
 
-def _mark_code(lines: Iterable[_Line]) -> Iterator[tuple[int, str, bool]]:
-    """Yield the lines with their numbers, and whether they are code."""
-    fence = ""
-    for number, line in lines:
-        mark = _FENCE.match(line)
-        yield number, line, bool(fence or mark)
-        if not fence:
-            fence = mark[1] if mark else ""
-        elif mark and mark[1].startswith(fence):
-            fence = ""
+def _drop_comments(lines: Sequence[str], start: int) -> Iterator[tuple[int, str, bool]]:
+    """Yield the lines from some position on with their numbers, and whether they are code.
 
-
-def _drop_comments(lines: Sequence[str], start: int) -> Iterator[_Line]:
-    """Yield the numbered lines from some position on without comments of HTML, but in code."""
+    Comments of HTML are left out, but in code.
+    """
     last = max((at for at, line in enumerate(lines) if "-->" in line), default=-1)
     is_comment, fence = False, ""
     for at, line in enumerate(lines[start:], start):
-        mark = None if is_comment else _FENCE.match(line)
-        if fence or mark or at > last:
-            is_end = mark and fence and mark[1].startswith(fence)
-            fence = "" if is_end else fence or (mark[1] if mark else "")
-            yield at + 1, line
-            continue
-        text, is_comment = _cut_comments(line, is_comment, has_end=at < last)
-        yield at + 1, text
+        text, mark = line, None if is_comment else _FENCE.match(line)
+        is_code = bool(fence or mark)
+        if mark:
+            is_end = fence and mark[1].startswith(fence)
+            fence = "" if is_end else fence or mark[1]
+        elif not is_code and at <= last:
+            text, is_comment = _cut_comments(line, is_comment, has_end=at < last)
+        yield at + 1, text, is_code
 
 
 def _cut_comments(line: str, is_comment: bool, *, has_end: bool) -> tuple[str, bool]:

@@ -2,11 +2,12 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.layouts import Header, count_remarks, find_header
-from copilot_runtime.base.sheets import SheetLayout, SheetTable
+from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
 from copilot_runtime.base.workbook import Cell, SheetRows, Workbook
 from copilot_runtime.extensions.knowledge.office.package import OfficeText, Package
 from copilot_runtime.extensions.knowledge.tables import Grid
@@ -66,10 +67,11 @@ class _WorkbookReader:
         is_named = True
         parts = sorted((*layout.tables, *layout.remarks), key=lambda it: it.first)
         for part in parts:
-            own = rows[bisect_left(rows, part.first, key=_get_number) :]
-            own = own[: bisect_right(own, part.last, key=_get_number)]
+            numbers = itemgetter(0)
+            start = bisect_left(rows, part.first, key=numbers)
+            own = rows[start : bisect_right(rows, part.last, key=numbers)]
             if isinstance(part, SheetTable):
-                is_named &= self._add_table([*layout.read(part, own, Grid.longest)])
+                is_named &= self._add_table([*TableRows(part, layout, own, Grid.longest)])
             else:
                 for number, cells in own:
                     self._found.add(" | ".join(map(_write, cells.values())), row=number)
@@ -110,10 +112,6 @@ class _WorkbookReader:
             if text.startswith("[Threaded comment]"):  # and a notice for old programs
                 by, text = "", text.partition("Comment:")[2].strip()
             self._found.add(f"Note on {note.get('ref')}{by}: {text}")
-
-
-def _get_number(row: tuple[int, object]) -> int:
-    return row[0]
 
 
 def _write(cell: Cell) -> str:

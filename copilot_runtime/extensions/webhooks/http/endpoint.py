@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.api.messages import new_id
-from copilot_runtime.base.jsonvalue import require_text
+from copilot_runtime.base.jsonvalue import drop_none, require_text
 from copilot_runtime.extensions.webhooks.delivery import Webhooks
 from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.handlers import AgentNames
@@ -38,10 +38,9 @@ class BackgroundEndpoint(Transport):
         check_method(request, "POST")
         body = await request.json_object()
         url = require_text(body, "webhook")
-        self._webhooks.check_url(url)
         agent = unquote(request.path.partition("/")[2])
         run = run_input(
-            {"threadId": new_id(), "runId": new_id(), **body},
+            {"threadId": new_id(), "runId": new_id(), **drop_none(body)},
             request.caller,
             agent=await self._names.resolve(agent, request.caller),
             max_messages=self._settings.max_messages,

@@ -174,16 +174,15 @@ class CsvFiles:
         remark = f"{columns[0]} <> '' AND {columns[0]} IN ({texts})"
         if layout.has_comments:
             remark = f"({remark} OR starts_with({columns[0]}, '#'))"
+        has_notes = len(columns) > 1 and (remarks or layout.has_comments)
         kinds = {
             "Lines that repeat the header": names,
-            "Notes": [remark, *empty[1:]] if remarks or layout.has_comments else [],
-            "Empty lines": empty,
+            "Notes": [remark, *empty[1:]] if has_notes else [],
+            "Empty lines": empty if len(columns) > 1 else [],
         }
-        if len(columns) < 2:
-            kinds = {"Lines that repeat the header": names}
-        found = {kind: " AND ".join(parts) for kind, parts in kinds.items() if parts}
-        for kind, condition in found.items():
-            if count := self._count(part, condition):
+        for kind, parts in kinds.items():
+            condition = " AND ".join(parts)
+            if parts and (count := self._count(part, condition)):
                 self._connection.execute(f"DELETE FROM {part} WHERE {condition}")
                 self._notes.append(f"{kind} are left out: {count:,}.")
 

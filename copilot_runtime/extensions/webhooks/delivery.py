@@ -35,6 +35,9 @@ _POLL = 10.0
 DELAYS = (10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 """Seconds between attempts, after the last of which a webhook is given up."""
 
+_ABANDONED = 24 * 3600.0
+"""Seconds after which a webhook is deleted whose run is nowhere."""
+
 _BATCH = 20
 """Webhooks that a process delivers concurrently."""
 
@@ -143,7 +146,7 @@ class Webhooks:
             run = await self._find_run(webhook)
             if run is not None and run.ended:
                 await self._post(webhook, dumps(build_message(webhook, run)))
-            elif run is None and time.time() > webhook.created + DELAYS[-1]:
+            elif run is None and time.time() > webhook.created + _ABANDONED:
                 await self._outbox.delete(webhook.id)  # of a deleted thread, or a lost start
 
     async def _find_run(self, webhook: Webhook) -> StoredRun | None:

@@ -35,8 +35,9 @@ _VAGUE = ("", "langchain", "openai_responses")
 
 def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequest:
     """Start the span of a request with its parameters; return the request with the span."""
-    begin_loading()  # so that the prices are there when the answer ends
     endpoint, parameters = adapter.endpoint(request), request.parameters
+    if endpoint.provider != "demo":
+        begin_loading()  # so that the prices are there when the answer ends
     span = start_chat_span(
         parent,
         provider=endpoint.provider,

@@ -55,9 +55,18 @@ def new(
     for old, now in zip(_DEMO, MODELS[model], strict=True):
         text = text.replace(old, now)
     app.write_text(text, encoding="utf-8")
-    typer.echo(f"cd {quote(str(name))}\ncopilot-runtime serve app:app --reload")
-    typer.echo("copilot-runtime chat --url http://127.0.0.1:8000/api/copilotkit")
-    typer.echo("copilot-runtime test --target app:runtime")
+    program = _find_program()
+    typer.echo(f"cd {quote(str(name))}\n{program} serve app:app --reload")
+    typer.echo(f"{program} chat --url http://127.0.0.1:8000/api/copilotkit")
+    typer.echo(f"{program} test --target app:runtime")
     typer.echo("pip install pytest httpx2 && pytest")
     if react:
         typer.echo("cd page && npm install && npm run dev")
+
+
+def _find_program() -> str:
+    """Return what starts this program in a shell, also one without its environment."""
+    beside = Path(sys.executable).with_name("copilot-runtime")
+    if shutil.which("copilot-runtime") or not beside.is_file():
+        return "copilot-runtime"
+    return quote(str(beside))

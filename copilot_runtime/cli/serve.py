@@ -166,6 +166,8 @@ def _serve_by_workers(
         port = main.getsockname()[1]
         origin = _origin(settings.host, port)
         addresses = [*_list_addresses(settings, origin, path), describe_file(file)]
+        if name != "demo" and path is None:  # only the workers import the program
+            addresses[-2] += f", or where {name} mounts it"
         end = f"Ctrl-C stops it, and kill -HUP {os.getpid()} replaces one worker after the other."
         banner = _banner(f"{name} by {settings.workers} workers", addresses, end)
         words = [sys.executable, "-m", "copilot_runtime", *set_port(sys.argv[1:], port)]

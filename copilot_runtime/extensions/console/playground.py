@@ -117,12 +117,12 @@ def mark_changes(events: Events, run: RunInput) -> Events:
     if (changes := run.overrides) is None:
         return events
     run.span.set_attributes({semconv.RUN_OVERRIDES: changes.names})
-    shown = {
+    fields = {
         "instructions": None if changes.instructions is None else True,
         **vars(changes.parameters),
         "tools": None if changes.tools is None else sorted(changes.tools),
     }
-    return _prepend(Custom(name="playground", value=drop_none(shown)), events)
+    return _prepend(Custom(name="playground", value=drop_none(fields)), events)
 
 
 async def _prepend(first: Custom, events: Events) -> Events:

@@ -14,7 +14,10 @@ from copilot_runtime.extensions.tracing.store.traces import split_traces
 from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
-_HEAD = "# From traces. Say in `expect` what is right, then: copilot-runtime test FILE\n"
+_HEAD = """\
+# From traces. Say in `expect` what is right, then: copilot-runtime test FILE
+# (for a program, --target MODULE:NAME; with --offline, each needs a `script`)
+"""
 
 
 def write_scenarios(spans: Sequence[Record]) -> str:

@@ -35,7 +35,7 @@ _POLL = 10.0
 DELAYS = (10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 """Seconds between attempts, after the last of which a webhook is given up."""
 
-_ABANDONED = 24 * 3600.0
+_LOST_AFTER = 24 * 3600.0
 """Seconds after which a webhook is deleted whose run is nowhere."""
 
 _BATCH = 20
@@ -70,6 +70,8 @@ class Webhooks:
         self._sender = WebhookSender(settings)
         self._conversations: Conversations | None = None
         self._ended: list[Webhook] = []
+        self._failing: dict[str, float] = {}
+        """Until when nothing is sent to an origin, by the origin: others must not wait for it."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -146,7 +148,7 @@ class Webhooks:
             run = await self._find_run(webhook)
             if run is not None and run.ended:
                 await self._post(webhook, dumps(build_message(webhook, run)))
-            elif run is None and time.time() > webhook.created + _ABANDONED:
+            elif run is None and time.time() > webhook.created + _LOST_AFTER:
                 await self._outbox.delete(webhook.id)  # of a deleted thread, or a lost start
 
     async def _find_run(self, webhook: Webhook) -> StoredRun | None:
@@ -164,10 +166,14 @@ class Webhooks:
 
     async def _post(self, webhook: Webhook, body: bytes) -> None:
         is_final, origin = len(DELAYS) <= webhook.attempts, get_origin(webhook.url)
+        if (until := self._failing.get(origin, 0.0)) > time.time():
+            await self._outbox.update(webhook.encode(), until)
+            return
         try:
             status = await self._sender.send(webhook.url, webhook.id, body)
             reason = f"it answered {status}"
             if 200 <= status < 300:
+                self._failing.pop(origin, None)
                 await self._outbox.delete(webhook.id)
                 return
             is_final |= status == _GONE
@@ -175,6 +181,7 @@ class Webhooks:
             reason = error.message
         except ConfigurationFailed as error:
             reason, is_final = f"{error.message} {error.hint}", True
+        self._note_failure(origin)
         if is_final:
             logger.error("Gave up the webhook %s to %s: %s", webhook.id, origin, reason)
             await self._outbox.delete(webhook.id)
@@ -186,6 +193,11 @@ class Webhooks:
             "The webhook %s to %s failed, and is repeated in %g s: %s",
             *(webhook.id, origin, delay, reason),
         )
+
+    def _note_failure(self, origin: str) -> None:
+        now = time.time()
+        self._failing = {one: until for one, until in self._failing.items() if until > now}
+        self._failing[origin] = now + DELAYS[0]
 
 
 def build_message(webhook: Webhook, run: StoredRun) -> JsonObject:

@@ -305,6 +305,22 @@ async def test_another_server_posts_the_end_of_a_run_whose_server_was_killed(
     assert (message["type"], message["data"]["error"]["code"]) == ("run.failed", "RUN_INTERRUPTED")
 
 
+async def test_nothing_waits_for_a_receiver_that_fails(
+    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
+    receiver.answer(refuse("503 Service Unavailable"), OK)
+    async with serving() as other, browsing(settings=settings()) as browser:
+        other.answer(OK)
+        await ask(browser, receiver.url)
+        await receiver.until_asked(1)
+        await ask(browser, receiver.url, thread="u", run="r2")
+        await ask(browser, other.url, thread="v", run="r3")
+        await other.until_asked(1)
+
+    assert [request.body["data"]["runId"] for request in receiver.requests] == ["r1"]
+
+
 async def test_a_deleted_thread_posts_nothing(receiver: Provider) -> None:
     async with browsing(Parrot(gate=(gate := Gate())), settings=settings()) as browser:
         await ask(browser, receiver.url)

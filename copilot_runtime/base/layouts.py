@@ -275,7 +275,9 @@ def _has_no_texts(records: Sequence[Record], at: int) -> bool:
 
 
 def _find_shapes(records: Sequence[Record], at: int) -> set[_Shape]:
-    return {_find_shape(row[at]) for row in records if at < len(row)} - {"empty"}
+    shapes: set[_Shape] = {_find_shape(row[at]) for row in records if at < len(row)}
+    shapes.discard("empty")
+    return shapes
 
 
 def _find_first(records: Sequence[Record], width: int) -> int:

@@ -6,7 +6,7 @@ entry that a process delivered but could not delete becomes due again: delivery 
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from copilot_runtime.threads.transactions import Transaction
@@ -53,8 +53,12 @@ class Outbox:
         self._entries.pop(id, None)
 
 
-Execute = Callable[..., Coroutine[Any, Any, Any]]
-"""Executes work in a transaction; with `reading`, in a read-only one."""
+class Execute(Protocol):
+    """Executes work in a transaction; with `reading`, in a read-only one."""
+
+    async def __call__(
+        self, work: Callable[["Transaction"], Coroutine[Any, Any, Any]], *, reading: bool = False
+    ) -> Any: ...
 
 
 class DatabaseOutbox(Outbox):

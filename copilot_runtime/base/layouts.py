@@ -32,7 +32,7 @@ _MISSING = frozenset(("-", "n/a", "na", "nan", "null", "none", "."))
 """Texts that stand for a value that is missing, in lower case."""
 
 _UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-"""Characters without a form, which nobody types."""
+"""Invisible characters, which come with copied text."""
 
 _REMARK = re.compile(
     r"(?:[*\u2020\u2021\u00a7\u00b9\u00b2\u00b3]+|\(?\d{1,2}\)|\[\d{1,2}\]|\u00a9)\s*\w"

@@ -65,7 +65,7 @@ def new(
 
 
 def _find_program() -> str:
-    """Return what starts this program in a shell, also one without its environment."""
+    """Return the command of this program for a shell, as a path if it is not on the PATH."""
     beside = Path(sys.executable).with_name("copilot-runtime")
     if shutil.which("copilot-runtime") or not beside.is_file():
         return "copilot-runtime"

@@ -14,7 +14,7 @@ QUESTIONS_OF_A_TRIP = (
 _TRIP = re.compile(r"\b(?:trip|weekend|day|crossing)\b.* (?:on|with) ((?:[A-Z]\w*\s?)+)")
 _COUNTS = {*split_words("average chart many most much number revenue share sum total")}
 _DATA = "Questions about data with numbers, tables and charts."
-"""What the analyst says that it answers."""
+"""The analyst's description of the questions that it answers."""
 _TASK = re.compile(
     r"# The request\n.*\n# Your task: .*?\*\*Purpose:\*\* (.*?)(?=\n\n\*\*|\Z)", re.DOTALL
 )

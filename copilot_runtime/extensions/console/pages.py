@@ -47,7 +47,7 @@ class Tab:
     answers: bool = False
     """`True` if the page shows answers of models, which are Markdown."""
     purpose: str
-    """What the extension does, as a sentence for the page where it is off."""
+    """Description of the extension, for the page that is shown where it is off."""
     settings: str
     """Lines of `copilot.yml` that turn it on."""
 

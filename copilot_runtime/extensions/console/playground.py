@@ -78,7 +78,7 @@ class PlaygroundEndpoint(Transport):
         await request.respond(200, b"" if request.method == "HEAD" else body, headers=_PRIVATE)
 
     async def _describe(self, agent_name: str, caller: Caller) -> JsonObject:
-        """Return what can be changed of an agent. Raises `AgentNotFound`."""
+        """Return the changeable values of an agent. Raises `AgentNotFound`."""
         agents = await self._runs.agents_for(caller)
         is_chat = agent_name == DEFAULT_AGENT and agent_name not in agents
         name = None if is_chat else agent_name

@@ -37,7 +37,7 @@ _NOT_READ = ("chart", "OLEObject", "altChunk")
 _NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _LEAST_SIZE = 5
-"""A size in half points; nobody can read a text that is smaller."""
+"""The smallest readable font size, in half points."""
 _PAGE_NUMBER = re.compile(
     r"\W*(?:(?:page|p|p[a\u00e1]g(?:ina)?|seite|s|sida|side|strona)\W+)?\d*(?:\W+(?:\w+\W+)?\d+)?\W*",
     re.IGNORECASE,
@@ -136,7 +136,7 @@ class _WordReader:
             self._found.add(text)
 
     def warn_of_changes(self, root: "Element") -> None:
-        """Warn of what is left out of a document, once it is read."""
+        """Add warnings about parts of the document that are left out, once it is read."""
         deleted = _count_texts(root, "del", "moveFrom") + sum(
             find_child(it, "del") is not None for it in root.iter("{*}trPr")
         )

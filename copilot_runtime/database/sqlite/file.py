@@ -111,26 +111,34 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     # conversations are private; SQLite creates its other files with the same mode
     create_private_file(path)
+    connection = _connect(path)
+    try:
+        check_application(connection, path, APPLICATION, public=_PUBLIC)
+        use_write_ahead_log(connection)
+        connection.execute(f"PRAGMA synchronous = {durability}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Let readers of a file go on while one process writes.
+
+    SQLite ignores its own timeout here if two processes open a new file at once.
+    """
     give_up = time.monotonic() + _PATIENCE
     while True:
-        connection = _connect(path)
         try:
-            check_application(connection, path, APPLICATION, public=_PUBLIC)
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(f"PRAGMA synchronous = {durability}")
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB
-            _migrate(connection, path)
-            return connection
+            return
         except sqlite3.OperationalError as error:
-            connection.close()
-            # two processes that create a file at once conflict, despite the timeout
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
             time.sleep(0.02)
-        except BaseException:
-            connection.close()
-            raise
 
 
 def check_application(

@@ -21,6 +21,7 @@ from copilot_runtime.database.sqlite.file import (
     build_later_error,
     create_private_file,
     is_write_refusal,
+    use_write_ahead_log,
 )
 from copilot_runtime.database.sqlite.workers import Work, Writer
 from copilot_runtime.extensions.planner.events import (
@@ -400,7 +401,7 @@ def open_plan_file(path: Path) -> sqlite3.Connection:
         path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
     )
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
         (application,) = connection.execute("PRAGMA application_id").fetchone()

@@ -9,7 +9,11 @@ from threading import Lock
 from typing import TypeVar
 
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.database.sqlite.file import check_application, create_private_file
+from copilot_runtime.database.sqlite.file import (
+    check_application,
+    create_private_file,
+    use_write_ahead_log,
+)
 from copilot_runtime.extensions.access.api_keys.key import (
     COLUMNS,
     ApiKey,
@@ -179,7 +183,7 @@ def open_key_file(path: Path) -> sqlite3.Connection:
             raise sqlite3.DatabaseError(
                 f"it was written by a later copilot-runtime (version {found})"
             )
-        db.execute("PRAGMA journal_mode = WAL")
+        use_write_ahead_log(db)
         with db:
             for statement in (_SCHEMA, _NONCES, _NONCES_BY_END):
                 db.execute(statement)

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from copilot_runtime.database.sqlite.file import (
     build_later_error,
     create_private_file,
     open_for_reading,
+    use_write_ahead_log,
 )
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.extensions.knowledge.events.event import (
@@ -232,23 +232,15 @@ def open_event_file(path: Path) -> sqlite3.Connection:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     create_private_file(path)  # the events are private to the file's owner
-    give_up = time.monotonic() + _PATIENCE
-    while True:
-        connection = sqlite3.connect(
-            path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-        )
-        try:
-            _prepare(connection, path)
-            return connection
-        except sqlite3.OperationalError as error:
-            connection.close()
-            # for a new file, SQLite ignores the busy timeout when two processes open it at once
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.02)
-        except BaseException:
-            connection.close()
-            raise
+    connection = sqlite3.connect(
+        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -267,7 +259,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             hint="Name another file.",
             public=_PUBLIC,
         )
-    connection.execute("PRAGMA journal_mode = WAL")
+    use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     if is_new:
         _make_tables(connection)

@@ -27,7 +27,10 @@ import orjson
 
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.database.sqlite.file import create_private_file
+from copilot_runtime.database.sqlite.file import (
+    create_private_file,
+    use_write_ahead_log,
+)
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from copilot_runtime.extensions.tracing.store.store import (
@@ -424,7 +427,7 @@ def open_trace_file(path: Path) -> sqlite3.Connection:
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables in an empty file. Raises `ConfigurationFailed` for another database."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        connection.execute("PRAGMA journal_mode = WAL")
+        use_write_ahead_log(connection)
         with _transaction(connection):
             if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 for statement in _SCHEMA.split(";\n"):

@@ -4,7 +4,8 @@ A process claims entries by postponing them, so that no other process delivers t
 entry that a process delivered but could not delete becomes due again: delivery is at least once.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -13,10 +14,25 @@ if TYPE_CHECKING:
 
 
 class OutboxEntry(NamedTuple):
-    """A message, encoded by the extension that delivers it."""
+    """A message of an owner, encoded by the extension that delivers it."""
 
     id: str
+    owner: str
     data: bytes
+
+
+class Claim(NamedTuple):
+    """The entries to claim: at most `limit` that are due, and `share` of each owner among them.
+
+    The first of each owner come first, so that the many of one do not hold up those of another.
+    Entries of `busy` owners are left out.
+    """
+
+    now: float
+    until: float
+    limit: int
+    share: int
+    busy: Collection[str] = ()
 
 
 class Outbox:
@@ -26,27 +42,32 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, tuple[float, bytes]] = {}
+        self._entries: dict[str, tuple[float, OutboxEntry]] = {}
 
     async def add(self, entry: OutboxEntry, due: float) -> None:
         """Store an entry that is delivered from the time `due`."""
-        self._entries.setdefault(entry.id, (due, entry.data))
+        self._entries.setdefault(entry.id, (due, entry))
 
     async def update(self, entry: OutboxEntry, due: float) -> None:
         """Change the data and the time of an entry, unless it was deleted."""
         if entry.id in self._entries:
-            self._entries[entry.id] = due, entry.data
+            self._entries[entry.id] = due, entry
 
-    async def claim(self, now: float, until: float, limit: int) -> Sequence[OutboxEntry]:
-        """Return at most `limit` due entries, and postpone them to the time `until`.
+    async def claim(self, claim: Claim) -> Sequence[OutboxEntry]:
+        """Return the claimed entries, and postpone them to the time `until`.
 
         Of several processes, exactly one gets each of them.
         """
-        due = sorted((due, id) for id, (due, _) in self._entries.items() if due <= now)
-        claimed = [OutboxEntry(id, self._entries[id][1]) for _, id in due[:limit]]
-        for entry in claimed:
-            await self.update(entry, until)
-        return claimed
+        places = Counter[str]()
+        found: list[tuple[int, float, OutboxEntry]] = []
+        for due, entry in sorted(self._entries.values()):
+            if due <= claim.now and entry.owner not in claim.busy:
+                places[entry.owner] += 1
+                found.append((places[entry.owner], due, entry))
+        found = sorted(one for one in found if one[0] <= claim.share)[: claim.limit]
+        for _, _, entry in found:
+            await self.update(entry, claim.until)
+        return [entry for _, _, entry in found]
 
     async def delete(self, id: str) -> None:
         """Delete an entry, if it exists."""
@@ -69,36 +90,41 @@ class DatabaseOutbox(Outbox):
         self._execute = execute
 
     async def add(self, entry: OutboxEntry, due: float) -> None:
-        values = "VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
-        statement = f"INSERT INTO copilot_outbox (id, due, data) {values}"
-        await self._execute(lambda db: db.execute(statement, entry.id, due, entry.data))
+        values = "VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+        statement = f"INSERT INTO copilot_outbox (id, owner, due, data) {values}"
+        await self._execute(
+            lambda db: db.execute(statement, entry.id, entry.owner, due, entry.data)
+        )
 
     async def update(self, entry: OutboxEntry, due: float) -> None:
         statement = "UPDATE copilot_outbox SET due = ?, data = ? WHERE id = ?"
         await self._execute(lambda db: db.execute(statement, due, entry.data, entry.id))
 
-    async def claim(self, now: float, until: float, limit: int) -> Sequence[OutboxEntry]:
-        find = partial(_find_due, now=now, limit=limit)
+    async def claim(self, claim: Claim) -> Sequence[OutboxEntry]:
+        find = partial(_find_due, claim=claim)
         if not await self._execute(find, reading=True):  # the usual case takes no lock
             return ()
-        return await self._execute(partial(_claim, now=now, until=until, limit=limit))
+        return await self._execute(partial(_claim, claim=claim))
 
     async def delete(self, id: str) -> None:
         statement = "DELETE FROM copilot_outbox WHERE id = ?"
         await self._execute(lambda db: db.execute(statement, id))
 
 
-async def _find_due(db: "Transaction", *, now: float, limit: int) -> Sequence[OutboxEntry]:
+async def _find_due(db: "Transaction", claim: Claim) -> Sequence[OutboxEntry]:
+    busy = f" AND owner NOT IN ({', '.join('?' * len(claim.busy))})" if claim.busy else ""
     rows = await db.fetch(
-        "SELECT id, data FROM copilot_outbox WHERE due <= ? ORDER BY due, id LIMIT ?", now, limit
+        "SELECT id, owner, data FROM (SELECT id, owner, data, due, ROW_NUMBER() OVER"  # noqa: S608  # ours
+        " (PARTITION BY owner ORDER BY due, id) AS place FROM copilot_outbox"
+        f" WHERE due <= ?{busy}) AS found"
+        " WHERE place <= ? ORDER BY place, due, id LIMIT ?",
+        *(claim.now, *claim.busy, claim.share, claim.limit),
     )
-    return [OutboxEntry(id, bytes(data)) for id, data in rows]
+    return [OutboxEntry(id, owner, bytes(data)) for id, owner, data in rows]
 
 
-async def _claim(
-    db: "Transaction", *, now: float, until: float, limit: int
-) -> Sequence[OutboxEntry]:
+async def _claim(db: "Transaction", claim: Claim) -> Sequence[OutboxEntry]:
     # a concurrent claim holds the lock of a row, and its condition is checked again afterwards
-    claim = "UPDATE copilot_outbox SET due = ? WHERE id = ? AND due <= ?"
-    due = await _find_due(db, now=now, limit=limit)
-    return [entry for entry in due if await db.execute(claim, until, entry.id, now)]
+    postpone = "UPDATE copilot_outbox SET due = ? WHERE id = ? AND due <= ?"
+    due = await _find_due(db, claim)
+    return [entry for entry in due if await db.execute(postpone, claim.until, entry.id, claim.now)]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ from copilot_runtime.extensions.webhooks.sender import WebhookSender
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
 from copilot_runtime.http.errors import get_origin
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.threads.outbox import Outbox, OutboxEntry
+from copilot_runtime.threads.outbox import Claim, Outbox, OutboxEntry
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 
 logger = logging.getLogger("copilot_runtime.webhooks")
@@ -38,8 +39,8 @@ DELAYS = (10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 _LOST_AFTER = 24 * 3600.0
 """Seconds after which a webhook is deleted whose run is nowhere."""
 
-_BATCH = 20
-"""Webhooks that a process delivers concurrently."""
+_SLOTS, SHARE = 20, 5
+"""Webhooks that a process delivers concurrently; more of an owner begin while it has fewer."""
 
 _GONE = 410
 
@@ -59,7 +60,7 @@ class Webhook:
     attempts: int = 0
 
     def encode(self) -> OutboxEntry:
-        return OutboxEntry(self.id, dumps(asdict(self)))
+        return OutboxEntry(self.id, self.owner, dumps(asdict(self)))
 
 
 class Webhooks:
@@ -71,7 +72,9 @@ class Webhooks:
         self._conversations: Conversations | None = None
         self._ended: list[Webhook] = []
         self._failing: dict[str, float] = {}
-        """Until when nothing is sent to an origin, by the origin: others must not wait for it."""
+        """Until when nothing is sent to an origin that cannot be reached: others shall not wait."""
+        self._deliveries: dict[asyncio.Task[None], str] = {}
+        """The deliveries under way, with their owners."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -84,8 +87,10 @@ class Webhooks:
     async def aclose(self) -> None:
         """Stop deliveries; an interrupted one is repeated."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            tasks = [self._task, *self._deliveries]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             self._task = None
 
     async def start(self, conversations: Conversations, request: RunInput, url: str) -> bool:
@@ -136,10 +141,19 @@ class Webhooks:
         while self._ended:
             await self._outbox.update(self._ended[0].encode(), now)
             del self._ended[0]  # not the last one: another run may have ended meanwhile
-        entries = await self._outbox.claim(now, now + LEASE, _BATCH)
-        await asyncio.gather(*map(self._deliver, entries))
-        if len(entries) == _BATCH:
-            self._wake.set()
+        if not (free := _SLOTS - len(self._deliveries)):
+            return
+        counts = Counter(self._deliveries.values())
+        busy = [owner for owner, count in counts.items() if count >= SHARE]
+        claim = Claim(now, now + LEASE, free, SHARE, busy)
+        for entry in await self._outbox.claim(claim):
+            task = asyncio.create_task(self._deliver(entry), name=f"webhook:{entry.id}")
+            self._deliveries[task] = entry.owner
+            task.add_done_callback(self._note_delivery)
+
+    def _note_delivery(self, task: asyncio.Task[None]) -> None:
+        del self._deliveries[task]
+        self._wake.set()
 
     async def _deliver(self, entry: OutboxEntry) -> None:
         """Deliver a claimed webhook if its run has ended. Errors are logged."""
@@ -179,9 +193,9 @@ class Webhooks:
             is_final |= status == _GONE
         except NetworkError as error:
             reason = error.message
+            self._note_outage(origin)
         except ConfigurationFailed as error:
             reason, is_final = f"{error.message} {error.hint}", True
-        self._note_failure(origin)
         if is_final:
             logger.error("Gave up the webhook %s to %s: %s", webhook.id, origin, reason)
             await self._outbox.delete(webhook.id)
@@ -194,7 +208,7 @@ class Webhooks:
             *(webhook.id, origin, delay, reason),
         )
 
-    def _note_failure(self, origin: str) -> None:
+    def _note_outage(self, origin: str) -> None:
         now = time.time()
         self._failing = {one: until for one, until in self._failing.items() if until > now}
         self._failing[origin] = now + DELAYS[0]

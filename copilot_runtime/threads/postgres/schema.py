@@ -75,6 +75,7 @@ _MIGRATIONS = (
         id text PRIMARY KEY, due double precision NOT NULL, data bytea NOT NULL
     )
     """,
+    "ALTER TABLE copilot_outbox ADD COLUMN owner text NOT NULL DEFAULT ''",
 )
 """Each migrates the tables to the next version. They are used like those of SQLite.
 

@@ -107,7 +107,7 @@ async def count_request(expected: Usage) -> AsyncGenerator[list[Usage], None]:
     reserved = await budget.reserve(await _price(budget, [expected]) if counts else _UNPRICED)
     try:
         yield usages
-    except Exception:
+    except CopilotError:
         has_failed = True
         raise
     finally:

@@ -98,9 +98,9 @@ def match_questions(
 
     Raises `Misuse` if there is none, or if the answer may refer to several.
     """
-    left, given, found = [*pending], [*past], list[Interrupt]()
+    left, closed, found = [*pending], [*past], list[Interrupt]()
     for at, resume in enumerate(resumes):
-        matching = _find_questions(resume, left, given)
+        matching = _find_questions(resume, left, closed)
         if len(matching) > sum(_names_same(resume, other) for other in resumes[at:]):
             raise Misuse(
                 f"{len(matching)} questions are open, and the answer does not say which of them it "
@@ -108,7 +108,7 @@ def match_questions(
             )
         question = matching[0]
         left.remove(question)
-        given.append(question)  # a question takes one answer per request
+        closed.append(question)  # a question takes one answer per request
         found.append(question)
     return found
 

@@ -87,7 +87,7 @@ class TaskState:
     reason: str = ""
     questions: dict[str, QuestionAsked] = field(default_factory=dict[str, QuestionAsked])
     """Open questions by id."""
-    asked: int = 0
+    question_count: int = 0
     """Number of questions about it, those that are closed included."""
     is_approved: bool = False
     refusal: str | None = None
@@ -278,7 +278,7 @@ class Plan:
             case QuestionAsked():
                 state = self.tasks[event.task_id]
                 state.questions[event.question_id] = event
-                state.asked += 1
+                state.question_count += 1
                 self._set_status(state, "waiting")
                 self._questions[event.question_id] = state
             case QuestionAnswered():

@@ -147,6 +147,13 @@ async def test_instructions_are_shown_where_traces_have_them_anyway(
     }
 
 
+async def test_an_agent_that_is_not_there_is_not_found() -> None:
+    async with browsing() as browser:
+        found = await browser.ask("GET", "/playground/nope")
+
+    assert (found.status, found.json()["error"]) == (404, "agent_not_found")
+
+
 async def test_an_assistant_gets_another_template(tmp_path: Path) -> None:
     (tmp_path / "writer.agent.md").write_text(
         "---\ndescription: Writes.\n---\nYou are {{ assistant.name }}."

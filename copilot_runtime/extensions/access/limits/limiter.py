@@ -42,10 +42,6 @@ _RUN_RETRY = 5.0
 """The `retry_after` of exceeded concurrency limits, a guess."""
 
 
-AdmitStorage = Callable[[Identity, str | None, int], Awaitable[Callable[[], None]]]
-"""Reserves bytes for an identity and an owner: `StorageLimits.admit`."""
-
-
 class Subject(NamedTuple):
     """A user, tenant or key whose limits apply."""
 
@@ -87,7 +83,7 @@ class Limiter:
         self,
         settings: LimitSettings,
         counters: Counters | None = None,
-        admit_storage: AdmitStorage | None = None,
+        admit_storage: Callable[..., Awaitable[Callable[[], None]]] | None = None,
         *,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
@@ -217,8 +213,7 @@ class Limiter:
             for kind in _SPENT
             for rule in self._rules.get((kind, subject.level), ())
         )
-        admit = self._admit_storage
-        reserve = None if admit is None else partial(admit, identity, owner)
+        reserve = self._admit_storage and partial(self._admit_storage, identity, owner)
         return Budget([*limits], parent=parent, reserve_storage=reserve)
 
     def _find_quota(self, kind: Spent, subject: Subject, rule: Rule) -> "Quota":

@@ -211,7 +211,7 @@ def _find_question(plan: Plan, task_id: str) -> str:
     found = [id for state in states for id in state.questions]
     if not found:
         raise NotFound("No question is open.")
-    if sum(state.asked for state in states) > 1:
+    if sum(state.question_count for state in states) > 1:
         raise Misuse(
             "Several questions have been asked, and the answer does not say which it is for. "
             f"question_id is one of: {', '.join(found)}."

@@ -4,9 +4,9 @@ A process claims entries by postponing them, so that no other process delivers t
 entry that a process delivered but could not delete becomes due again: delivery is at least once.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -58,16 +58,14 @@ class Outbox:
 
         Of several processes, exactly one gets each of them.
         """
-        places = Counter[str]()
-        found: list[tuple[int, float, OutboxEntry]] = []
+        queues: dict[str, list[OutboxEntry]] = {}
         for due, entry in sorted(self._entries.values()):
             if due <= claim.now and entry.owner not in claim.busy:
-                places[entry.owner] += 1
-                found.append((places[entry.owner], due, entry))
-        found = sorted(one for one in found if one[0] <= claim.share)[: claim.limit]
-        for _, _, entry in found:
+                queues.setdefault(entry.owner, []).append(entry)
+        found = _take_turns([queue[: claim.share] for queue in queues.values()], claim.limit)
+        for entry in found:
             await self.update(entry, claim.until)
-        return [entry for _, _, entry in found]
+        return found
 
     async def delete(self, id: str) -> None:
         """Delete an entry, if it exists."""
@@ -112,15 +110,28 @@ class DatabaseOutbox(Outbox):
 
 
 async def _find_due(db: "Transaction", claim: Claim) -> Sequence[OutboxEntry]:
-    busy = f" AND owner NOT IN ({', '.join('?' * len(claim.busy))})" if claim.busy else ""
-    rows = await db.fetch(
-        "SELECT id, owner, data FROM (SELECT id, owner, data, due, ROW_NUMBER() OVER"  # noqa: S608  # ours
-        " (PARTITION BY owner ORDER BY due, id) AS place FROM copilot_outbox"
-        f" WHERE due <= ?{busy}) AS found"
-        " WHERE place <= ? ORDER BY place, due, id LIMIT ?",
-        *(claim.now, *claim.busy, claim.share, claim.limit),
+    owners = await db.fetch(
+        "SELECT owner FROM copilot_outbox WHERE due <= ? GROUP BY owner"
+        " ORDER BY MIN(due), owner LIMIT ?",
+        *(claim.now, claim.limit + len(claim.busy)),
     )
-    return [OutboxEntry(id, owner, bytes(data)) for id, owner, data in rows]
+    queues = [
+        await db.fetch(
+            "SELECT id, owner, data FROM copilot_outbox WHERE owner = ? AND due <= ?"
+            " ORDER BY due, id LIMIT ?",
+            *(owner, claim.now, claim.share),
+        )
+        for (owner,) in owners
+        if owner not in claim.busy
+    ]
+    found = [[OutboxEntry(id, owner, bytes(data)) for id, owner, data in rows] for rows in queues]
+    return _take_turns(found, claim.limit)
+
+
+def _take_turns(queues: Sequence[Sequence[OutboxEntry]], limit: int) -> Sequence[OutboxEntry]:
+    """Return the first entry of each queue, then the second of each, and so on."""
+    turns = chain.from_iterable(zip_longest(*queues))
+    return [entry for entry in turns if entry is not None][:limit]
 
 
 async def _claim(db: "Transaction", claim: Claim) -> Sequence[OutboxEntry]:

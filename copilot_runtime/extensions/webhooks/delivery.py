@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from copilot_runtime.api.events import Interrupt, RunFailed, RunFinished
@@ -42,6 +42,9 @@ _LOST_AFTER = 24 * 3600.0
 _SLOTS, SHARE = 20, 5
 """Webhooks that a process delivers concurrently; more of an owner begin while it has fewer."""
 
+_LONGEST = 600.0
+"""Maximum seconds in which nothing is sent to an origin that cannot be reached."""
+
 _GONE = 410
 
 
@@ -63,6 +66,13 @@ class Webhook:
         return OutboxEntry(self.id, self.owner, dumps(asdict(self)))
 
 
+class _Outage(NamedTuple):
+    """An origin that was not reached in `attempts`, and gets nothing until a time."""
+
+    attempts: int
+    until: float
+
+
 class Webhooks:
     """Starts background runs, and delivers their webhooks. All processes of a store share them."""
 
@@ -71,8 +81,8 @@ class Webhooks:
         self._sender = WebhookSender(settings)
         self._conversations: Conversations | None = None
         self._ended: list[Webhook] = []
-        self._failing: dict[str, float] = {}
-        """Until when nothing is sent to an origin that cannot be reached: others shall not wait."""
+        self._outages: dict[str, _Outage] = {}
+        """The origins that cannot be reached: others shall not wait for them."""
         self._deliveries: dict[asyncio.Task[None], str] = {}
         """The deliveries under way, with their owners."""
         self._wake = asyncio.Event()
@@ -180,14 +190,15 @@ class Webhooks:
 
     async def _post(self, webhook: Webhook, body: bytes) -> None:
         is_final, origin = len(DELAYS) <= webhook.attempts, get_origin(webhook.url)
-        if (until := self._failing.get(origin, 0.0)) > time.time():
-            await self._outbox.update(webhook.encode(), until)
+        outage = self._outages.get(origin)
+        if outage is not None and outage.until > time.time():
+            await self._outbox.update(webhook.encode(), outage.until)
             return
         try:
             status = await self._sender.send(webhook.url, webhook.id, body)
             reason = f"it answered {status}"
             if 200 <= status < 300:
-                self._failing.pop(origin, None)
+                self._outages.pop(origin, None)
                 await self._outbox.delete(webhook.id)
                 return
             is_final |= status == _GONE
@@ -209,9 +220,15 @@ class Webhooks:
         )
 
     def _note_outage(self, origin: str) -> None:
+        """Send nothing to an origin for a while, which is longer after each attempt in vain."""
         now = time.time()
-        self._failing = {one: until for one, until in self._failing.items() if until > now}
-        self._failing[origin] = now + DELAYS[0]
+        self._outages = {
+            one: outage for one, outage in self._outages.items() if outage.until > now - _LONGEST
+        }
+        before = self._outages.get(origin, _Outage(0, 0.0))
+        if before.until <= now:
+            pause = min(_LONGEST, DELAYS[min(before.attempts, len(DELAYS) - 1)])
+            self._outages[origin] = _Outage(before.attempts + 1, now + pause)
 
 
 def build_message(webhook: Webhook, run: StoredRun) -> JsonObject:

@@ -231,7 +231,7 @@ def _class_name(kind: type[CopilotError]) -> str:
 def _status(kind: type[CopilotError]) -> str:
     """Return its status; Node's of GraphQL is another than that of HTTP for an unknown agent."""
     if kind is errors.AgentNotFound:
-        return f"404; over GraphQL {kind.status_code}"
+        return f"{kind.status_code}; over GraphQL 500"
     return str(kind.status_code)
 
 

@@ -7,8 +7,8 @@ streamed.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -92,10 +92,28 @@ async def settle_usage(budget: Budget, events: Events) -> Events:
                 await budget.check()
 
 
-async def count_usage(usage: Usage) -> None:
-    """Count the usage of a request to a model without an adapter, for the current run or caller."""
-    if (budget := find_budget()) is not None:
-        await budget.settle(await _price(budget, [usage]))
+@asynccontextmanager
+async def count_request(expected: Usage) -> AsyncGenerator[list[Usage], None]:
+    """Count a request to a model other than a chat in the budget of the current run or caller.
+
+    Yields the list for its usage. Without any, it counts as expected, unless it failed. Raises the
+    error of a limit that is reached.
+    """
+    usages: list[Usage] = []
+    if (budget := find_budget()) is None:
+        yield usages
+        return
+    counts, has_failed = budget.counts_usage, False
+    reserved = await budget.reserve(await _price(budget, [expected]) if counts else _UNPRICED)
+    try:
+        yield usages
+    except CopilotError:
+        has_failed = True
+        raise
+    finally:
+        if not (usages or has_failed):
+            usages.append(expected)
+        await budget.settle(await _price(budget, usages) if counts else _UNPRICED, reserved)
 
 
 class _Period(NamedTuple):

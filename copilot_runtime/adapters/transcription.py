@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from copilot_runtime.adapters.budget import count_usage
+from copilot_runtime.adapters.budget import count_request
 from copilot_runtime.adapters.errors import Service, read_response_error
 from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
@@ -123,13 +123,14 @@ class OpenAITranscriber:
             **authorization.headers,
             **self._headers,
         }
-        async with self._upstream.post(self._url, await body.as_bytes(), headers) as reply:
-            answer = await reply.text()
-            if not 200 <= reply.status < 300:
-                raise _refusal(reply.status, answer, reply.headers, authorization.secret)
-        found = parse_object(answer.decode(errors="replace"))
-        if used := get_object(found, "usage"):  # whisper-1 counts seconds, which have no price
-            await count_usage(
+        async with count_request(Usage(model=self.model, provider="openai")) as usages:
+            async with self._upstream.post(self._url, await body.as_bytes(), headers) as reply:
+                answer = await reply.text()
+                if not 200 <= reply.status < 300:
+                    raise _refusal(reply.status, answer, reply.headers, authorization.secret)
+            found = parse_object(answer.decode(errors="replace"))
+            used = get_object(found, "usage")  # whisper-1 counts seconds, which have no price
+            usages.append(
                 Usage(
                     model=self.model,
                     provider="openai",

@@ -1,9 +1,8 @@
 """The budget of a run: limits on all that it and its sub-agents, tasks and retries may use."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from copilot_runtime.api.events import Usage
@@ -44,6 +43,12 @@ class Reservation(NamedTuple):
 
 Record = Callable[[Cost], Awaitable[None]]
 """Stores the cost of a request that has ended."""
+
+ReserveStorage = Callable[[int], Awaitable[Callable[[], None]]]
+"""Reserves so many bytes, and returns the function to call once they are stored.
+
+Raises an error if the caller may store no more.
+"""
 
 
 class Limit:
@@ -138,6 +143,7 @@ class Budget:
         parent: The budget of the run that this one is a part of.
         depth: How many agents have delegated, each to the next one.
         record: Called with the cost of each request that has ended.
+        reserve_storage: Reserves bytes of the caller's storage, if that is limited.
     """
 
     def __init__(
@@ -147,8 +153,10 @@ class Budget:
         parent: "Budget | None" = None,
         depth: int = 0,
         record: Record | None = None,
+        reserve_storage: ReserveStorage | None = None,
     ) -> None:
         self.parent = parent
+        self.reserve_storage = reserve_storage or (parent.reserve_storage if parent else None)
         self.depth = depth
         self.limits: Sequence[Limit] = (*(parent.limits if parent else ()), *limits)
         self.records: Sequence[Record] = parent.records if parent else ()
@@ -238,31 +246,3 @@ class Budget:
                 settled.pop(index)
                 return True
         return False
-
-
-class CallerLimits(NamedTuple):
-    """The limits of the caller of a request, for what it uses outside of runs."""
-
-    open_budget: Callable[[], Budget | None]
-    """Returns the caller's budget, or `None` if neither tokens nor dollars are limited."""
-    reserve_storage: Callable[[int], Awaitable[Callable[[], None]]]
-    """Reserves so many bytes, and returns the function to call once they are stored.
-
-    Raises an error if the caller may store no more.
-    """
-
-
-CALLER_LIMITS: ContextVar[CallerLimits | None] = ContextVar("CALLER_LIMITS", default=None)
-"""The limits of the caller of the current task's request; `None` if there are none."""
-
-
-@asynccontextmanager
-async def reserve_storage(size: int) -> AsyncGenerator[None, None]:
-    """Store `size` bytes within a block. Raises `StorageFull` if the caller may store no more."""
-    limits = CALLER_LIMITS.get()
-    release = None if limits is None else await limits.reserve_storage(size)
-    try:
-        yield
-    finally:
-        if release is not None:
-            release()

@@ -1,7 +1,8 @@
 """The input of a run, as every transport decodes it, and the current run of a task."""
 
 import hmac
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -9,7 +10,7 @@ from uuid import UUID, uuid5
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.agent import DEFAULT_AGENT
-from copilot_runtime.api.budget import CALLER_LIMITS, Budget
+from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.identity import Caller, Identity, get_current_identity
 from copilot_runtime.api.messages import Message
@@ -310,9 +311,14 @@ WaitForStorage = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class RunSlot:
-    """A reference to the current run, cleared at its end, so that contexts do not leak it."""
+    """A reference to the current run, cleared at its end, so that contexts do not leak it.
+
+    A request without a run has a slot, too, if what its caller uses is limited.
+    """
 
     run: RunInput | None
+    budget: Budget | None = None
+    """The limits of all that happens now; after the run and without one, those of the caller."""
     is_stopped: bool = False
     """Whether the run was stopped; it may also end early because the server shuts down."""
     traces_tools: bool = False
@@ -332,21 +338,28 @@ CURRENT_PATH: ContextVar[str] = ContextVar("CURRENT_PATH")
 
 
 def find_budget() -> Budget | None:
-    """Return the budget of the current run, or else that of the caller; None without limits.
-
-    A request to a model after a run, or without one, counts for the caller as well.
-    """
+    """Return the budget of the current run, or else that of the caller; None without limits."""
     slot = CURRENT_RUN.get(None)
-    if slot is not None and slot.run is not None:
-        return slot.run.budget
-    limits = CALLER_LIMITS.get()
-    return None if limits is None else limits.open_budget()
+    return None if slot is None else slot.budget
 
 
 async def check_budget() -> None:
     """Raise the error of a limit that the current run or caller has reached."""
     if (budget := find_budget()) is not None:
         await budget.check()
+
+
+@asynccontextmanager
+async def reserve_storage(size: int) -> AsyncGenerator[None, None]:
+    """Store `size` bytes within a block. Raises an error if the caller may store no more."""
+    budget = find_budget()
+    reserve = None if budget is None else budget.reserve_storage
+    release = None if reserve is None else await reserve(size)
+    try:
+        yield
+    finally:
+        if release is not None:
+            release()
 
 
 async def wait_for_storage() -> None:

@@ -6,7 +6,7 @@
     │   ├── InvalidAnswer                   NETWORK_ERROR                502  banner    critical
     │   └── RunStalled                      NETWORK_ERROR                504  banner    critical
     ├── NotFound                            NOT_FOUND                    404  banner    critical
-    │   ├── AgentNotFound                   AGENT_NOT_FOUND              500  banner    critical
+    │   ├── AgentNotFound                   AGENT_NOT_FOUND              404  banner    critical
     │   ├── ApiNotFound                     API_NOT_FOUND                404  banner    critical
     │   └── RemoteEndpointNotFound          REMOTE_ENDPOINT_NOT_FOUND    404  banner    critical
     ├── AuthenticationFailed                AUTHENTICATION_ERROR         401  banner    critical
@@ -191,7 +191,6 @@ class AgentNotFound(NotFound):
     """No agent has the requested name."""
 
     code = "AGENT_NOT_FOUND"
-    status_code = 500  # as from Node over GraphQL; requests of AG-UI are answered with 404
     help_url = _AGENT_HELP
 
     def __init__(self, name: str, known: Iterable[str]) -> None:

@@ -39,7 +39,7 @@ def _normalize_origin(text: str) -> str:
     return f"{scheme}://{host}" if is_usual else f"{scheme}://{host}:{port}"
 
 
-def _normalize_host(text: str) -> str:
+def normalize_host(text: str) -> str:
     """Return a host as in a `Host` header without port. Raises `ValueError` if it is malformed."""
     if _HOST.fullmatch(text.lower()) is None:
         raise ValueError(
@@ -50,7 +50,7 @@ def _normalize_host(text: str) -> str:
 
 
 def _normalize_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(_normalize_host, texts))
+    return tuple(map(normalize_host, texts))
 
 
 def _normalize_origins(texts: tuple[str, ...]) -> tuple[str, ...]:

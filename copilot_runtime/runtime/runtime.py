@@ -271,7 +271,7 @@ class Runtime:
             await self._ask_observers(run)
             pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
-            run.slot.run = run.request
+            run.slot.run, run.slot.budget = run.request, run.request.budget
             if run.request.persist:
                 run.slot.wait_for_storage = partial(self.bus.wait_for_storage, run.log_id)
             run.context.run(CURRENT_RUN.set, run.slot)
@@ -497,7 +497,7 @@ class Runtime:
                 if has_running_loop():  # otherwise it was abandoned, and is being garbage-collected
                     last, error = await self._end(run, writer, last, error)
             finally:
-                run.slot.run = None
+                run.slot.run, run.slot.budget = None, run.request.budget
                 self._observers.on_end(run, last, is_lost=writer.is_lost)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)

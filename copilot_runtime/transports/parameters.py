@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from copilot_runtime.api.run_input import Parameters
-from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.errors import LimitExceeded, Misuse
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,17 @@ def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, 
         if (value := read(fields.get(name))) is not None
     }
     return replace(parameters, **changes) if changes else parameters
+
+
+def parse_forwarded_parameters(fields: Mapping[str, Any], place: str) -> Parameters:
+    """Return the parameters. Raises `Misuse` for an unknown name or a value of the wrong type."""
+    for name, value in fields.items():
+        if name not in _FIELDS:
+            raise Misuse(f"{place} has {name[:100]!r}, and may have {[*_FIELDS]}.")
+        read = _FIELDS[name][1]
+        if read(value) != value:
+            raise Misuse(f"{place}.{name} must be {_KINDS[read]}.")
+    return apply_forwarded_parameters(Parameters(), {NAME: fields})
 
 
 def check_length(messages: Sized, most: int) -> None:
@@ -112,3 +123,14 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 }
 """Property name to the field of `Parameters` and its parser, which returns `None` for a wrong type.
 """
+
+_KINDS: Mapping[Callable[[Any], Any], str] = {
+    _text: "a text",
+    _number: "a number",
+    _whole: "a whole number",
+    _flag: "true or false",
+    _texts: "a list of texts",
+    _schema: "a JSON schema",
+    _effort: f"one of {', '.join(_EFFORTS)}",
+}
+"""What each parser reads, in words."""

@@ -11,7 +11,7 @@ from starlette.formparsers import MultiPartParser
 
 from copilot_runtime.adapters.transcription import AudioRefused, OpenAITranscriber
 from copilot_runtime.api.budget import Budget, Limit
-from copilot_runtime.api.run_input import CURRENT_RUN, RunInput, RunSlot
+from copilot_runtime.api.run_input import CURRENT_RUN, RunSlot
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -208,8 +208,7 @@ def test_an_address_is_checked_at_once():
 
 async def test_the_tokens_of_a_recording_count_for_who_speaks(provider: Provider) -> None:
     tokens = Limit("tokens", 1000, lambda _: LimitExceeded("Enough."))
-    slot = RunSlot(RunInput(thread_id="t", run_id="r", messages=(), budget=Budget([tokens])))
-    CURRENT_RUN.set(slot)
+    CURRENT_RUN.set(RunSlot(None, Budget([tokens])))
     usage = {"type": "tokens", "input_tokens": 300, "output_tokens": 50, "total_tokens": 350}
     await heard(provider, whole({"text": "Hello.", "usage": usage}))
 

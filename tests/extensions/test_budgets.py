@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
+from copilot_runtime.adapters.embeddings.http_embedder import Embeddings, HTTPEmbedder
 from copilot_runtime.api import Adapter
 from copilot_runtime.api.events import ActionExecutionResult, Event, Usage
 from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.planner import budget
 from copilot_runtime.extensions.planner.settings import PlannerSettings
+from copilot_runtime.knowledge import Identifier, Knowledge, MemoryStorage, Resource
 from copilot_runtime.testing import Client, ReplyFailed, call, say
 from tests.extensions.assistants.test_agent import write_files
+from tests.extensions.planner.crew import ScriptedAgent
 from tests.extensions.planner.test_hostile import plan
 
 pytestmark = pytest.mark.anyio
@@ -189,3 +192,36 @@ async def test_an_agent_with_a_model_of_its_own_ends_where_it_goes_on_from_a_cal
     errors = await ask_at_once(1, None, agent="wander", agents={"wander": wander})
 
     assert (errors, len(seen)) == (SPENT, 5)
+
+
+class Meter(HTTPEmbedder):
+    """An embedder of a provider that counts 300 tokens for each request."""
+
+    def __init__(self) -> None:
+        super().__init__("m", provider="p", service="P")
+
+    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:  # noqa: ARG002
+        return Embeddings([[1.0, 0.0] for _ in texts], tokens=300)
+
+
+async def test_embeddings_of_a_search_count_for_who_asks() -> None:
+    knowledge = Knowledge(MemoryStorage(), embedder=Meter())
+    await knowledge.resources.put(Resource(Identifier("common.Note", "n"), "Look here."))
+    await knowledge.update()
+    model = Model(lambda _: call("look", {}))
+    errors = await ask_at_once(1, model, actions=[look], knowledge=knowledge)
+
+    assert (errors, model.tokens) == (SPENT, 200)
+
+
+async def test_embeddings_that_choose_who_does_a_task_count_for_its_plan() -> None:
+    model = Model(lambda _: say("Done."), "a")
+    section = PlannerSettings(name="planner", store="memory", floor=-1)
+    settings = Settings(threads="memory", planner=section)
+    agents = {name: ScriptedAgent(say("Done.")) for name in "ab"}
+    knowledge = Knowledge(MemoryStorage(), embedder=Meter())
+    runtime = CopilotRuntime(model, agents=agents, settings=settings, knowledge=knowledge)
+    async with Client(runtime, agent="planner") as client:
+        outcome = (await client.say("Do it all.")).state["plan"]
+
+    assert (outcome["tokens"], outcome["status"]) == (600, "finished")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from copilot_runtime.threads import STORES
-from copilot_runtime.threads.outbox import Outbox, OutboxEntry
+from copilot_runtime.threads.outbox import Claim, Outbox, OutboxEntry
 from copilot_runtime.threads.store import ThreadStore
 
 pytestmark = pytest.mark.anyio
 
-ENTRY = OutboxEntry("e1", b"one")
+ENTRY = OutboxEntry("e1", "ann", b"one")
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def outbox(store: ThreadStore) -> Outbox:
 
 async def test_an_entry_is_claimed_once_it_is_due(outbox: Outbox) -> None:
     await outbox.add(ENTRY, 10.0)
-    await outbox.add(OutboxEntry("e2", b"two"), 30.0)
+    await outbox.add(OutboxEntry("e2", "ann", b"two"), 30.0)
 
-    claims = [[*await outbox.claim(now, now + 15, 9)] for now in (9.0, 10.0, 11.0, 25.0)]
+    claims = [[*await outbox.claim(Claim(now, now + 15, 9, 9))] for now in (9.0, 10.0, 11.0, 25.0)]
 
     assert claims == [[], [ENTRY], [], [ENTRY]]
 
@@ -43,18 +43,32 @@ async def test_of_many_that_claim_an_entry_one_gets_it(
     async with closing(other):
         assert other.outbox is not None
         await outbox.add(ENTRY, 10.0)
-        claims = [box.claim(10.0, 20.0, 9) for box in [outbox, other.outbox] * 5]
+        claims = [box.claim(Claim(10.0, 20.0, 9, 9)) for box in [outbox, other.outbox] * 5]
         claimed = [entry for found in await asyncio.gather(*claims) for entry in found]
 
     assert claimed == [ENTRY]
 
 
+async def test_the_many_of_one_owner_do_not_hold_up_those_of_another(outbox: Outbox) -> None:
+    for number in range(9):
+        await outbox.add(OutboxEntry(f"a{number}", "ann", b""), float(number))
+    await outbox.add(OutboxEntry("b", "bob", b""), 20.0)
+    claim = Claim(30.0, 40.0, 9, share=2)
+
+    names = [[entry.id for entry in await outbox.claim(claim)] for _ in range(2)]
+    left = await outbox.claim(claim._replace(share=9, busy=["ann"]))
+    names.append([entry.id for entry in await outbox.claim(claim._replace(limit=3, share=9))])
+
+    assert names == [["a0", "b", "a1"], ["a2", "a3"], ["a4", "a5", "a6"]]
+    assert not left
+
+
 async def test_a_deleted_entry_is_not_changed_back(outbox: Outbox) -> None:
     await outbox.add(ENTRY, 10.0)
     await outbox.update(ENTRY._replace(data=b"new"), 0.0)
-    changed = await outbox.claim(10.0, 20.0, 9)
+    changed = await outbox.claim(Claim(10.0, 20.0, 9, 9))
     await outbox.delete("e1")
     await outbox.update(ENTRY, 0.0)
 
     assert [*changed] == [ENTRY._replace(data=b"new")]
-    assert not await outbox.claim(99.0, 100.0, 9)
+    assert not await outbox.claim(Claim(99.0, 100.0, 9, 9))

@@ -10,7 +10,9 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot_runtime.adapters.budget import count_request
 from copilot_runtime.adapters.errors import Service, read_response_error
+from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.events import Usage
@@ -114,45 +116,58 @@ class HTTPEmbedder(Embedder):
         return await self._embed(texts, is_query=True)
 
     async def price(self, tokens: int) -> Decimal | None:
-        usage = Usage(
-            model=self.name, provider=self._provider, input_tokens=tokens, output_tokens=0
-        )
         try:
             from copilot_runtime.adapters.pricing import find_price
 
-            return await find_price(usage)
+            return await find_price(self._build_usage(tokens))
         except ModuleNotFoundError:  # the extra `prices` is not installed
             return None
 
     async def aclose(self) -> None:
         await self._upstream.aclose()
 
+    def _build_usage(self, tokens: int) -> Usage:
+        return Usage(model=self.name, provider=self._provider, input_tokens=tokens, output_tokens=0)
+
     async def _embed(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        batches = [
-            texts[start : start + self._batch_size]
-            for start in range(0, len(texts), self._batch_size)
-        ]
+        if not texts:
+            return np.empty((0, 0), np.float32)
+        # all batches together count as one request
+        expected = self._build_usage(sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
+        async with count_request(expected) as usages:
+            return await self._embed_batches(texts, usages, is_query=is_query)
+
+    async def _embed_batches(
+        self, texts: Sequence[str], usages: list[Usage], *, is_query: bool
+    ) -> Vectors:
+        """Return the vectors of texts, and add the provider's counts to the usages."""
         slots = asyncio.Semaphore(self._requests_at_once)
 
         async def embed(batch: Sequence[str]) -> Vectors:
             async with slots:
-                return await self._embed_batch(batch, is_query=is_query)
+                return await self._embed_batch(batch, usages, is_query=is_query)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(embed(batch)) for batch in batches]
+                tasks = [
+                    group.create_task(embed(texts[start : start + self._batch_size]))
+                    for start in range(0, len(texts), self._batch_size)
+                ]
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        parts = [task.result() for task in tasks]
-        return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+        return np.concatenate([task.result() for task in tasks])
 
-    async def _embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+    async def _embed_batch(
+        self, texts: Sequence[str], usages: list[Usage], *, is_query: bool
+    ) -> Vectors:
         parent = find_current_span()
         model = "" if "://" in self.name else self.name  # a server may be named by its address
         with trace_block(
             start_embeddings_span(parent, provider=self._provider, model=model)
         ) as span:
             found = await self._request(texts, is_query=is_query)
+            if found.tokens:
+                usages.append(self._build_usage(found.tokens))
             vectors = self._read_vectors(found, texts, is_query=is_query)
             if span.is_recording:
                 span.set_attributes(

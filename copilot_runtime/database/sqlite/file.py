@@ -79,6 +79,10 @@ _MIGRATIONS = (
     CREATE INDEX deleted_runs_deleted ON deleted_runs (deleted);
     """,
     "CREATE TABLE outbox (id TEXT PRIMARY KEY, due REAL NOT NULL, data BLOB NOT NULL)",
+    """
+    ALTER TABLE outbox ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    CREATE INDEX outbox_owner ON outbox (owner, due);
+    """,
 )
 """Each migrates a file to the next version. Times are microseconds since 1970.
 

@@ -1,13 +1,12 @@
 """Authentication, API keys, limits, and the audit log."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.adapters.context_window import count_characters
-from copilot_runtime.api.budget import CALLER_LIMITS, Budget, CallerLimits
 from copilot_runtime.api.events import (
     Events,
     TextMessageContent,
@@ -22,7 +21,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput, RunSlot
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import MissingPackage
@@ -59,13 +58,13 @@ class AccessExtension(Extension):
         settings = narrow_settings(core.settings)
         self._audit = build_audit_log(settings)
         self._counters = build_counters(settings)
-        self._limiter = build_limiter(settings, self._counters)
+        storage = build_storage_limits(settings, core)
+        self._limiter = build_limiter(settings, self._counters, storage)
         self._schemes = build_schemes(settings, self._counters)
         has_users = core.has_hook or self._schemes is not None
         core.has_users = has_users
         core.streams_per_user = settings.limits.thread_streams_per_user
         core.guard.has_login = has_users and not settings.access.anonymous
-        storage = build_storage_limits(settings, core)
         report = AccessReport(
             settings,
             schemes=self._schemes,
@@ -81,10 +80,9 @@ class AccessExtension(Extension):
         if self._limiter is not None:
             found[Limiter] = self._limiter
             observers.append(RunLimits(self._limiter))
+            policies.append(RequestLimits(self._limiter))
         if storage is not None:
             observers.append(RunStorage(storage))
-        if self._limiter is not None or storage is not None:
-            policies.append(RequestLimits(self._limiter, storage))
         if self._audit is not None:
             run_audit = RunAudit(self._audit, content=settings.audit.content)
             core.threads.on_dead_run = run_audit.feed_dead_run
@@ -166,7 +164,7 @@ class RunLimits(RunObserver):
             is_continuation=_is_continuation(request),
         )
         run.ended.add_done_callback(lambda _: release())
-        if self._limiter.counts_tokens:
+        if self._limiter.has_budgets:
             budget = self._limiter.open_budget(request.identity, request.user, request.budget)
             run.request = copy_with(request, budget=budget)
 
@@ -212,26 +210,15 @@ async def _prepend_text(events: Events, text: str) -> Events:
 class RequestLimits(RequestPolicy):
     """Refuses requests beyond the limits, and bounds what requests use outside of runs."""
 
-    def __init__(self, limiter: Limiter | None, storage: StorageLimits | None) -> None:
+    def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
-        self._storage = storage
 
     async def before(self, request: Request) -> None:
-        limiter, storage, caller = self._limiter, self._storage, request.caller
-
-        def open_budget() -> Budget | None:
-            if limiter is None or not limiter.counts_tokens:
-                return None
-            return limiter.open_budget(caller.identity, caller.user)
-
-        async def reserve_storage(size: int) -> Callable[[], None]:
-            if storage is None:
-                return lambda: None
-            return await storage.admit(caller.identity, caller.user, size=size)
-
-        CALLER_LIMITS.set(CallerLimits(open_budget, reserve_storage))
-        if limiter is not None:
-            await limiter.check_request(caller.identity)
+        caller = request.caller
+        if self._limiter.has_budgets:
+            budget = self._limiter.open_budget(caller.identity, caller.user)
+            CURRENT_RUN.set(RunSlot(None, budget))
+        await self._limiter.check_request(caller.identity)
 
 
 def _measure(message: Message) -> int:
@@ -262,12 +249,14 @@ def build_counters(settings: Settings) -> "RedisCounters | None":
     return RedisCounters(settings.limits.store)
 
 
-def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter | None":
+def build_limiter(
+    settings: Settings, counters: "Counters | None", storage: StorageLimits | None
+) -> "Limiter | None":
     """Return the limiter for the limits in the settings, or `None` if no limit is set.
 
     Raises `MissingPackage` if a limit of dollars needs the package for prices.
     """
-    limiter = Limiter(settings.limits, counters)
+    limiter = Limiter(settings.limits, counters, storage and storage.admit)
     if limiter.counts_dollars and find_spec("genai_prices") is None:
         raise MissingPackage("A limit of dollars", "genai-prices", "prices")
     return limiter if limiter.has_limits else None

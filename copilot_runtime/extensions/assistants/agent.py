@@ -193,12 +193,13 @@ class AssistantAgent(Agent):
         """
         if not any(_asks(message) for message in run.messages):
             raise Misuse("No user message found in request")
-        if (slot := CURRENT_RUN.get(None)) is not None:
-            slot.traces_tools = True  # its calls have their own spans
         await self.folder.refresh()
         definitions = await self.folder.select(run.user)
         definition = _find(definitions, self.name)
         budget = build_budget(definition, run.budget)
+        if (slot := CURRENT_RUN.get(None)) is not None:
+            slot.traces_tools = True  # its calls have their own spans
+            slot.budget = budget
         limiter = CallLimiter(budget, definition.max_parallel, self.action_timeout)
         run = replace(run, budget=budget)
         async with aclosing(self._converse(run, self.name, _Scope(definitions, limiter))) as events:

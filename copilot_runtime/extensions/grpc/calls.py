@@ -29,7 +29,6 @@ from copilot_runtime.api.identity import (
 )
 from copilot_runtime.base.errors import (
     RUN_FAILED,
-    AgentNotFound,
     ConfigurationFailed,
     CopilotError,
     LimitExceeded,
@@ -329,8 +328,6 @@ def parse_peer(peer: str) -> tuple[str, int] | None:
 def convert_error(error: Exception, name: str) -> Status:
     """Return the status of an error; details of foreign exceptions are omitted."""
     match error:
-        case AgentNotFound():
-            return _status(404, error.public, error.code, error)
         case CopilotError():
             if error.message not in error.public:
                 logger.error("%s failed: %s %s", name, error.message, error.hint or "")

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from copilot_runtime.api.budget import reserve_storage
 from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.api.run_input import reserve_storage
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, as_object

@@ -135,7 +135,7 @@ def limit_plans(planners: Sequence[Agent], limiter: Limiter | None) -> None:
     for agent in planners:
         engine = _engine_of(agent)
         engine.slots = PlanSlots(limiter.hold_place)
-        if limiter.counts_tokens:
+        if limiter.has_budgets:
             engine.open_budget = open_budget
 
 

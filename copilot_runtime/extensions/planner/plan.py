@@ -87,6 +87,8 @@ class TaskState:
     reason: str = ""
     questions: dict[str, QuestionAsked] = field(default_factory=dict[str, QuestionAsked])
     """Open questions by id."""
+    question_count: int = 0
+    """Number of questions about it, those that are closed included."""
     is_approved: bool = False
     refusal: str | None = None
     """The comment of the person who rejected or gave up the task, else `None`."""
@@ -276,6 +278,7 @@ class Plan:
             case QuestionAsked():
                 state = self.tasks[event.task_id]
                 state.questions[event.question_id] = event
+                state.question_count += 1
                 self._set_status(state, "waiting")
                 self._questions[event.question_id] = state
             case QuestionAnswered():

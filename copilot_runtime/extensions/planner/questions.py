@@ -73,7 +73,8 @@ async def find_question(
     """Return the plan and the open question that an answer belongs to.
 
     A frontend of v1 sends no id; its question is found by the interrupt's value. Raises `NotFound`
-    if the plan does not exist for this user, or `Misuse` if the question is not open.
+    if the plan does not exist for this user, or `Misuse` if the question is not open or if more
+    questions have the value than the run has answers.
     """
     if resume.interrupt_id is not None:
         plan_id, _, question_id = resume.interrupt_id.partition("/")
@@ -85,13 +86,21 @@ async def find_question(
     else:
         value = parse_text(resume.value)
         query = PlanQuery(user=run.user, thread_id=run.thread_id)
-        for summary in await engine.log.list_plans(query):
-            if summary.is_over:
-                continue
-            plan = await engine.get(summary.id)
-            for question in plan.questions.values():
-                if is_same_json(value, parse_text(build_interrupt(plan, question).value)):
-                    return plan, question
+        found = [
+            (plan, question)
+            for summary in await engine.log.list_plans(query)
+            if not summary.is_over
+            for plan in [await engine.get(summary.id)]
+            for question in plan.questions.values()
+            if is_same_json(value, parse_text(build_interrupt(plan, question).value))
+        ]
+        if len(found) > sum(other.value == resume.value for other in run.resume):
+            raise Misuse(
+                f"{len(found)} questions of plans are equal, and the answer does not say which of "
+                "them it is for. Answer it on the page of plans."
+            )
+        if found:
+            return found[0]
     raise Misuse(
         "No plan of this conversation waits for this answer.",
         hint="It has been given before, or the plan is over.",

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from copilot_runtime.api.budget import Budget, Cost
 from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import CURRENT_RUN, RunSlot
 from copilot_runtime.base.errors import CopilotError, NotFound, StoreFailed
 from copilot_runtime.base.jsonvalue import JsonValue
 from copilot_runtime.extensions.planner.budget import PlanBudgets
@@ -193,6 +194,7 @@ class PlanRun:
         task = asyncio.current_task()
         assert task is not None
         self._tasks[state.id] = task
+        CURRENT_RUN.set(RunSlot(None, _TaskContext(self, state).budget))
         try:
             if not state.is_over:
                 await self._try_task(state)

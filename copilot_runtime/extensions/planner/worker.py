@@ -219,7 +219,7 @@ class AgentWorker:
 @contextmanager
 def _enter_run(run: RunInput, wait_for_storage: WaitForStorage | None) -> Generator[None]:
     """Set the task's run as the current run, as the run of the request may have ended."""
-    token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage))
+    token = CURRENT_RUN.set(RunSlot(run, run.budget, wait_for_storage=wait_for_storage))
     try:
         yield
     finally:

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from copilot_runtime.api.events import Interrupt, RunFailed, RunFinished
@@ -21,7 +22,7 @@ from copilot_runtime.extensions.webhooks.sender import WebhookSender
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
 from copilot_runtime.http.errors import get_origin
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.threads.outbox import Outbox, OutboxEntry
+from copilot_runtime.threads.outbox import Claim, Outbox, OutboxEntry
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 
 logger = logging.getLogger("copilot_runtime.webhooks")
@@ -38,8 +39,11 @@ DELAYS = (10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 _LOST_AFTER = 24 * 3600.0
 """Seconds after which a webhook is deleted whose run is nowhere."""
 
-_BATCH = 20
-"""Webhooks that a process delivers concurrently."""
+_SLOTS, SHARE = 20, 5
+"""Webhooks that a process delivers concurrently; more of an owner begin while it has fewer."""
+
+_LONGEST = 600.0
+"""Maximum seconds in which nothing is sent to an origin that cannot be reached."""
 
 _GONE = 410
 
@@ -59,7 +63,14 @@ class Webhook:
     attempts: int = 0
 
     def encode(self) -> OutboxEntry:
-        return OutboxEntry(self.id, dumps(asdict(self)))
+        return OutboxEntry(self.id, self.owner, dumps(asdict(self)))
+
+
+class _Outage(NamedTuple):
+    """An origin that was not reached in `attempts`, and gets nothing until a time."""
+
+    attempts: int
+    until: float
 
 
 class Webhooks:
@@ -70,8 +81,10 @@ class Webhooks:
         self._sender = WebhookSender(settings)
         self._conversations: Conversations | None = None
         self._ended: list[Webhook] = []
-        self._failing: dict[str, float] = {}
-        """Until when nothing is sent to an origin, by the origin: others must not wait for it."""
+        self._outages: dict[str, _Outage] = {}
+        """The origins that cannot be reached: others shall not wait for them."""
+        self._deliveries: dict[asyncio.Task[None], str] = {}
+        """The deliveries under way, with their owners."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -84,8 +97,10 @@ class Webhooks:
     async def aclose(self) -> None:
         """Stop deliveries; an interrupted one is repeated."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            tasks = [self._task, *self._deliveries]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             self._task = None
 
     async def start(self, conversations: Conversations, request: RunInput, url: str) -> bool:
@@ -136,10 +151,19 @@ class Webhooks:
         while self._ended:
             await self._outbox.update(self._ended[0].encode(), now)
             del self._ended[0]  # not the last one: another run may have ended meanwhile
-        entries = await self._outbox.claim(now, now + LEASE, _BATCH)
-        await asyncio.gather(*map(self._deliver, entries))
-        if len(entries) == _BATCH:
-            self._wake.set()
+        if not (free := _SLOTS - len(self._deliveries)):
+            return
+        counts = Counter(self._deliveries.values())
+        busy = [owner for owner, count in counts.items() if count >= SHARE]
+        claim = Claim(now, now + LEASE, free, SHARE, busy)
+        for entry in await self._outbox.claim(claim):
+            task = asyncio.create_task(self._deliver(entry), name=f"webhook:{entry.id}")
+            self._deliveries[task] = entry.owner
+            task.add_done_callback(self._note_delivery)
+
+    def _note_delivery(self, task: asyncio.Task[None]) -> None:
+        del self._deliveries[task]
+        self._wake.set()
 
     async def _deliver(self, entry: OutboxEntry) -> None:
         """Deliver a claimed webhook if its run has ended. Errors are logged."""
@@ -166,22 +190,23 @@ class Webhooks:
 
     async def _post(self, webhook: Webhook, body: bytes) -> None:
         is_final, origin = len(DELAYS) <= webhook.attempts, get_origin(webhook.url)
-        if (until := self._failing.get(origin, 0.0)) > time.time():
-            await self._outbox.update(webhook.encode(), until)
+        outage = self._outages.get(origin)
+        if outage is not None and outage.until > time.time():
+            await self._outbox.update(webhook.encode(), outage.until)
             return
         try:
             status = await self._sender.send(webhook.url, webhook.id, body)
             reason = f"it answered {status}"
             if 200 <= status < 300:
-                self._failing.pop(origin, None)
+                self._outages.pop(origin, None)
                 await self._outbox.delete(webhook.id)
                 return
             is_final |= status == _GONE
         except NetworkError as error:
             reason = error.message
+            self._note_outage(origin)
         except ConfigurationFailed as error:
             reason, is_final = f"{error.message} {error.hint}", True
-        self._note_failure(origin)
         if is_final:
             logger.error("Gave up the webhook %s to %s: %s", webhook.id, origin, reason)
             await self._outbox.delete(webhook.id)
@@ -194,10 +219,16 @@ class Webhooks:
             *(webhook.id, origin, delay, reason),
         )
 
-    def _note_failure(self, origin: str) -> None:
+    def _note_outage(self, origin: str) -> None:
+        """Send nothing to an origin for a while, which is longer after each attempt in vain."""
         now = time.time()
-        self._failing = {one: until for one, until in self._failing.items() if until > now}
-        self._failing[origin] = now + DELAYS[0]
+        self._outages = {
+            one: outage for one, outage in self._outages.items() if outage.until > now - _LONGEST
+        }
+        before = self._outages.get(origin, _Outage(0, 0.0))
+        if before.until <= now:
+            pause = min(_LONGEST, DELAYS[min(before.attempts, len(DELAYS) - 1)])
+            self._outages[origin] = _Outage(before.attempts + 1, now + pause)
 
 
 def build_message(webhook: Webhook, run: StoredRun) -> JsonObject:

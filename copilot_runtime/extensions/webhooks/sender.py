@@ -12,7 +12,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from copilot_runtime.base.errors import Misuse, NetworkError
-from copilot_runtime.extensions.webhooks.settings import WebhookSettings, decode_secret
+from copilot_runtime.extensions.webhooks.settings import WebhookSettings, decode_secret, split_port
 from copilot_runtime.security.addresses import resolve_public_addresses
 
 _TIMEOUT = 10.0
@@ -29,7 +29,7 @@ class WebhookSender:
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._key = decode_secret(settings.secret)
-        self._hosts = settings.hosts
+        self._hosts = [*map(split_port, settings.hosts)]
 
     def check_url(self, text: str) -> None:
         """Raise `Misuse` for a URL that no webhook may have."""
@@ -43,7 +43,7 @@ class WebhookSender:
             raise Misuse("The URL of a webhook has no user and password: its body is signed.")
         if self._hosts and not self._is_named(url):
             raise Misuse(
-                f"Webhooks may not be sent to {url.host[:100]!r}.",
+                f"Webhooks may not be sent to '{url.host[:100]}:{url.port}'.",
                 hint="The setting webhooks.hosts has the hosts that are allowed.",
             )
         if url.scheme == "http" and not self._hosts:
@@ -91,9 +91,12 @@ class WebhookSender:
 
     def _is_named(self, url: URL) -> bool:
         host = (url.host or "").lower().removesuffix(".")
-        suffixes = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         names = (host, f"[{host}]", "*")
-        return any(name in self._hosts for name in names) or host.endswith(suffixes or ("\0",))
+        return any(
+            port in (None, url.port)
+            and (name in names or (name.startswith("*.") and host.endswith(name[1:])))
+            for name, port in self._hosts
+        )
 
 
 def sign(key: bytes, id: str, timestamp: int, body: bytes) -> str:

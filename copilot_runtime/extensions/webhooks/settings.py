@@ -1,14 +1,15 @@
 """The settings section `webhooks`."""
 
 import binascii
+import re
 from base64 import b64decode
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from copilot_runtime.config.checks import check_secret
-from copilot_runtime.config.section import Section
-from copilot_runtime.config.sections import Hosts
+from copilot_runtime.config.section import Section, Words
+from copilot_runtime.config.sections import normalize_host
 
 _PREFIX = "whsec_"
 _KEY_BYTES = 24
@@ -38,6 +39,22 @@ def _check_secret(text: str) -> str:
     return text
 
 
+def split_port(text: str) -> tuple[str, int | None]:
+    """Return a host, and its port if there is one: `[::1]:9000`, `*.example.com`."""
+    host, _, port = text.rpartition(":") if re.search(r"[^:]:\d+$", text) else (text, "", "")
+    return host, int(port) if port else None
+
+
+def _normalize_receivers(texts: tuple[str, ...]) -> tuple[str, ...]:
+    found: list[str] = []
+    for text in texts:
+        host, port = split_port(text)
+        if port is not None and not 0 < port < 65536:
+            raise ValueError(f"{text!r} has no port from 1 to 65535, as in example.com:8443")
+        found.append(normalize_host(host) + ("" if port is None else f":{port}"))
+    return tuple(found)
+
+
 class WebhookSettings(Section):
     """Background runs that post their answer to a URL of the client."""
 
@@ -46,8 +63,8 @@ class WebhookSettings(Section):
         description="Secret that signs webhooks: whsec_ and base64. Empty: no background runs.",
         repr=False,
     )
-    hosts: Hosts = Field(
+    hosts: Annotated[Words, AfterValidator(_normalize_receivers)] = Field(
         default=(),
         description="The only hosts that webhooks may name, also private ones and http://; * for "
-        "any. Empty: hosts with public addresses, over https://.",
+        "any, host:port for one port. Empty: hosts with public addresses, over https://.",
     )

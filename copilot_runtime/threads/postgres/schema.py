@@ -75,6 +75,10 @@ _MIGRATIONS = (
         id text PRIMARY KEY, due double precision NOT NULL, data bytea NOT NULL
     )
     """,
+    """
+    ALTER TABLE copilot_outbox ADD COLUMN owner text NOT NULL DEFAULT '';
+    CREATE INDEX copilot_outbox_owner ON copilot_outbox (owner, due);
+    """,
 )
 """Each migrates the tables to the next version. They are used like those of SQLite.
 

@@ -7,10 +7,10 @@ page can set them with CopilotKit's own components.
 from typing import Any, Protocol
 
 from copilot_runtime.api.identity import Forbidden
-from copilot_runtime.api.run_input import Overrides, Parameters
+from copilot_runtime.api.run_input import Overrides
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import as_object, optional_text, require_list, require_object
-from copilot_runtime.transports.parameters import NAME, apply_forwarded_parameters
+from copilot_runtime.transports.parameters import parse_forwarded_parameters
 from copilot_runtime.transports.request import Request
 
 _FIELDS = {"instructions", "parameters", "tools"}
@@ -38,11 +38,13 @@ def read_overrides(body: Any, request: Request, playground: Playground | None) -
     fields = require_object(value, "overrides")
     if unknown := fields.keys() - _FIELDS:
         raise Misuse(f"overrides has {min(unknown)[:100]!r}, and may have {sorted(_FIELDS)}.")
+    parameters = require_object(fields.get("parameters") or {}, "overrides.parameters")
     tools = fields.get("tools")
+    names = [] if tools is None else require_list(tools, "overrides.tools")
+    if not all(isinstance(name, str) for name in names):
+        raise Misuse("overrides.tools must be a list of texts.")
     return Overrides(
         instructions=optional_text(fields, "instructions", "overrides"),
-        parameters=apply_forwarded_parameters(Parameters(), {NAME: fields.get("parameters")}),
-        tools=None
-        if tools is None
-        else frozenset(map(str, require_list(tools, "overrides.tools"))),
+        parameters=parse_forwarded_parameters(parameters, "overrides.parameters"),
+        tools=None if tools is None else frozenset(names),
     )

@@ -10,7 +10,7 @@ from strawberry.schema.name_converter import NameConverter
 from strawberry.utils.str_converters import to_camel_case
 
 from copilot_runtime.api.events import ActionExecutionResult, Event, RunFailed, RunFinished
-from copilot_runtime.base.errors import ErrorReport, Refused
+from copilot_runtime.base.errors import AgentNotFound, ErrorReport, Refused
 
 _ECMA_404 = "http://www.ecma-international.org/publications/files/ECMA-ST/ECMA-404.pdf"
 
@@ -223,7 +223,8 @@ def error_extensions(error: ErrorReport) -> dict[str, Any]:
     return {
         "name": "CopilotError",
         "code": error.code,
-        "statusCode": error.status_code,
+        # Node's for an unknown agent
+        "statusCode": 500 if error.code == AgentNotFound.code else error.status_code,
         "severity": error.severity,
         "visibility": error.visibility,
         "troubleshootingUrl": error.help_url,

@@ -16,6 +16,8 @@ from copilot_runtime.adapters.embeddings.google import GoogleEmbedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder, github
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
 from copilot_runtime.api import Embedder
+from copilot_runtime.api.budget import Budget, Kind, Limit
+from copilot_runtime.api.run_input import CURRENT_RUN, RunSlot
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -104,6 +106,31 @@ async def test_many_texts_are_sent_in_several_requests_and_stay_in_order(provide
     assert [round(row[1] / row[0]) for row in vectors.tolist()] == [0, 1, 2, 3, 4]
     assert [request.body["input"] for request in provider.requests] == [[one] for one in "abcde"]
     assert embedder.tokens == 15
+
+
+async def test_embeddings_count_in_the_budget_of_who_asks(provider: Provider):
+    kinds: dict[Kind, float] = {"tokens": 5, "dollars": 1, "requests": 9}
+    limits = [Limit(kind, most, lambda _: LimitExceeded("Enough.")) for kind, most in kinds.items()]
+    CURRENT_RUN.set(RunSlot(None, Budget(limits)))
+    provider.answer([openai_answer([1, 0], tokens=3)])
+    async with closing(openai(provider)) as embedder:
+        for _ in range(2):
+            await embedder.embed(["a"])
+        with pytest.raises(LimitExceeded, match="Enough"):
+            await embedder.embed_queries(["a"])
+
+    assert [limit.amount for limit in limits] == [6, pytest.approx(6 * 0.02e-6), 2]
+    assert len(provider.requests) == 2
+
+
+async def test_texts_count_as_long_as_they_are_where_the_provider_counts_none(provider: Provider):
+    tokens = Limit("tokens", 900, lambda _: LimitExceeded("Enough."))
+    CURRENT_RUN.set(RunSlot(None, Budget([tokens])))
+    provider.answer([whole(b"[[1, 0]]")])
+    async with closing(TEIEmbedder(provider.url)) as embedder:
+        await embedder.embed(["x" * 300])
+
+    assert tokens.amount == 100
 
 
 async def test_no_texts_are_no_request(provider: Provider):

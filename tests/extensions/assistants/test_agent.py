@@ -361,7 +361,7 @@ async def test_calls_of_a_run_are_counted_with_those_of_its_sub_agents(tmp_path:
 
 
 async def test_requests_of_a_run_are_counted_with_those_of_its_sub_agents(tmp_path: Path) -> None:
-    limits = "---\nmax_turns: 3\nmax_calls: 4\n---\n"
+    limits = "---\nmax_turns: 8\nmax_calls: 4\n---\n"
     folder = write_files(tmp_path, a=f"{limits}You are A.", b=f"{limits}You are B.")
 
     def delegate(request: ChatRequest) -> Sequence[Event]:
@@ -369,9 +369,9 @@ async def test_requests_of_a_run_are_counted_with_those_of_its_sub_agents(tmp_pa
         return call("run_sub_agent", {"agent": other, "prompt": "Do it."})
 
     adapter = ScriptedAdapter(*[delegate] * 100)
-    with pytest.raises(LimitExceeded, match=r"`max_turns` \(3\) and `max_calls` \(4\)"):
+    with pytest.raises(LimitExceeded, match=r"`max_turns` \(8\) and `max_calls` \(4\)"):
         await ask(AssistantAgent("a", folder, adapter))
-    assert len(adapter.requests) == 3 + 2 * 4
+    assert len(adapter.requests) == 2 + 8 + 4 * 4
 
 
 async def test_so_many_tools_run_at_the_same_time_and_no_more(tmp_path: Path) -> None:

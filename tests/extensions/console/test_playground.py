@@ -147,6 +147,13 @@ async def test_instructions_are_shown_where_traces_have_them_anyway(
     }
 
 
+async def test_an_agent_that_is_not_there_is_not_found() -> None:
+    async with browsing() as browser:
+        found = await browser.ask("GET", "/playground/nope")
+
+    assert (found.status, found.json()["error"]) == (404, "agent_not_found")
+
+
 async def test_an_assistant_gets_another_template(tmp_path: Path) -> None:
     (tmp_path / "writer.agent.md").write_text(
         "---\ndescription: Writes.\n---\nYou are {{ assistant.name }}."
@@ -192,13 +199,27 @@ async def test_an_agent_that_is_a_program_has_other_tools_alone() -> None:
 
 
 @in_one_test(
-    "changes", [{"prompt": "x"}, {"instructions": 5}, {"tools": "get_time"}, "Be brief.", []]
+    ("changes", "field"),
+    [
+        ({"prompt": "x"}, "overrides has 'prompt', and may have"),
+        ({"instructions": 5}, "overrides.instructions"),
+        ({"tools": "get_time"}, "overrides.tools"),
+        ({"tools": ["get_time", 5]}, "overrides.tools must be a list of texts."),
+        ({"parameters": ["gpt-5"]}, "overrides.parameters"),
+        ({"parameters": {"modle": "x"}}, "overrides.parameters has 'modle', and may have"),
+        ({"parameters": {"model": 5}}, "overrides.parameters.model must be a text."),
+        ({"parameters": {"temperature": "hot"}}, "parameters.temperature must be a number."),
+        ({"parameters": {"maxTokens": 1.5}}, "parameters.maxTokens must be a whole number."),
+        ({"parameters": {"stop": ["a", 5]}}, "parameters.stop must be a list of texts."),
+        ("Be brief.", "overrides"),
+        ([], "overrides"),
+    ],
 )
-async def test_changes_that_are_malformed_are_refused(changes: Any) -> None:
+async def test_changes_that_are_malformed_are_refused_and_named(changes: Any, field: str) -> None:
     async with browsing() as browser:
         answer = await browser.run(overrides=changes)
 
-    assert (answer.status, "overrides" in answer.body.decode()) == (400, True)
+    assert (answer.status, field in answer.json()["details"]) == (400, True), answer.body
 
 
 async def test_the_audit_log_says_what_an_operator_changed(tmp_path: Path) -> None:

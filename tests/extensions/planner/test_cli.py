@@ -270,7 +270,11 @@ def test_a_question_without_a_terminal_stays_open(url: str) -> None:
     assert done.returncode == 3
     assert "? May the task 'send' begin? Send it.\n" in done.stderr
     assert "  text: Dear Ann," in done.stderr
-    command = f"  copilot-runtime plans answer {id} {{}} --url {url} -H 'Authorization: …'\n"
+    shown = json.loads(run("plans", "show", id, "--json", "--url", url).stdout)
+    question = f"--question {shown['questions'][0]['id']}"
+    command = (
+        f"  copilot-runtime plans answer {id} {{}} {question} --url {url} -H 'Authorization: …'\n"
+    )
     assert done.stderr.endswith(
         f"The plan {id} waits for an answer. Give it with one of:\n"
         f"{command.format('approve')}{command.format('reject')}"

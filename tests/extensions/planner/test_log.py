@@ -13,6 +13,7 @@ from copilot_runtime.extensions.planner.events import QuestionAnswered, Question
 from copilot_runtime.extensions.planner.log import PlanLog, PlanQuery
 from copilot_runtime.extensions.planner.plan import TaskState
 from copilot_runtime.extensions.planner.roles import TaskContext, Verdict
+from copilot_runtime.extensions.planner.tasks import PlanLimits
 from tests.extensions.planner.conftest import MakeLog
 from tests.extensions.planner.crew import Crew, build_engine, build_plan, describe, finish
 
@@ -121,6 +122,34 @@ async def test_a_plan_that_is_taken_over_is_listed_as_it_is(make_log: MakeLog) -
         async for _ in other.follow(plan_id):
             pass
         assert (await other.log.find(plan_id)).status == "finished"
+
+
+async def test_tokens_that_a_dead_server_used_count_for_the_one_that_takes_over(
+    make_log: MakeLog,
+) -> None:
+    async def spend(state: TaskState, context: TaskContext) -> str:
+        await context.add_usage(60)
+        return "done"
+
+    crew = dict.fromkeys("abc", spend)
+    asking = {"name": "b", "needs_approval": True, "depends_on": ["a"]}
+    plan = build_plan(
+        "a", asking, {"name": "c", "depends_on": ["b"]}, limits=PlanLimits(tokens=100)
+    )
+    one, other = (build_engine(Crew(crew), make_log()) for _ in range(2))
+    async with servers(one):
+        plan_id = await one.submit(plan)
+        question_id = await ask_of(one, plan_id)
+    async with servers(other):
+        await other.answer(plan_id, question_id, "approve")
+        async for _ in other.follow(plan_id):
+            pass
+        root = (await other.get(plan_id)).root
+
+    assert (root.tokens, root.reason) == (
+        120,
+        "The plan has used 120 tokens; at most 100 are allowed, by its `planner.tokens`.",
+    )
 
 
 async def test_an_answer_reaches_the_server_that_carries_the_plan_out(make_log: MakeLog) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from starlette.requests import HTTPConnection
 
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate, say
@@ -19,7 +20,7 @@ from copilot_runtime.extensions.webhooks import delivery
 from copilot_runtime.extensions.webhooks.sender import sign
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
 from copilot_runtime.threads.outbox import Outbox
-from tests.adapters.provider import Provider, Request, serving
+from tests.adapters.provider import HANG, RESET, Provider, Request, serving
 from tests.in_one_test import in_one_test
 from tests.processes import running
 from tests.wire_agui.http import Browser, user
@@ -230,6 +231,10 @@ async def test_a_run_that_is_refused_posts_nothing(receiver: Provider) -> None:
         ("https://ann:secret@example.com/", ()),
         ("https://other.example.com/", ("example.com",)),
         ("https://evil-example.com/", ("*.example.com",)),
+        ("https://example.com:8444/", ("example.com:8443",)),
+        ("https://example.com/", ("example.com:8443",)),
+        ("https://a.example.com/", ("*.example.com:8443",)),
+        ("https://[::1]/", ("[::1]:8443",)),
         ("http://127.0.0.1@evil.com/", ("127.0.0.1",)),
         (f"https://example.com/{'x' * 2000}", ()),
         (7, ()),
@@ -305,11 +310,11 @@ async def test_another_server_posts_the_end_of_a_run_whose_server_was_killed(
     assert (message["type"], message["data"]["error"]["code"]) == ("run.failed", "RUN_INTERRUPTED")
 
 
-async def test_nothing_waits_for_a_receiver_that_fails(
+async def test_nothing_waits_for_a_receiver_that_cannot_be_reached(
     receiver: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
-    receiver.answer(refuse("503 Service Unavailable"), OK)
+    receiver.answer([RESET])
     async with serving() as other, browsing(settings=settings()) as browser:
         other.answer(OK)
         await ask(browser, receiver.url)
@@ -321,6 +326,43 @@ async def test_nothing_waits_for_a_receiver_that_fails(
     assert [request.body["data"]["runId"] for request in receiver.requests] == ["r1"]
 
 
+async def test_a_path_that_fails_does_not_delay_another_of_its_host(
+    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
+    receiver.answer(refuse("500 Internal Server Error"), OK)
+    async with browsing(settings=settings()) as browser:
+        await ask(browser, f"{receiver.url}/broken")
+        await receiver.until_asked(1)
+        await ask(browser, f"{receiver.url}/fine", thread="u", run="r2")
+        await receiver.until_asked(2)
+
+    assert [request.line for request in receiver.requests] == [
+        "POST /broken HTTP/1.1",
+        "POST /fine HTTP/1.1",
+    ]
+
+
+async def test_a_receiver_that_hangs_holds_up_its_owner_alone(
+    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_login(connection: HTTPConnection) -> str:
+        return connection.headers["authorization"]
+
+    monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
+    receiver.answer([HANG])
+    async with serving() as other, browsing(settings=settings(), authenticate=read_login) as page:
+        other.answer(OK)
+        ann = page.signed_in("ann")
+        for number in range(25):
+            await ask(ann, receiver.url, thread=f"t{number}", run=f"r{number}")
+        await receiver.until_asked(delivery.SHARE)
+        await ask(page.signed_in("bob"), other.url)
+        await other.until_asked(1)
+
+    assert len(receiver.requests) < 2 * delivery.SHARE
+
+
 async def test_a_deleted_thread_posts_nothing(receiver: Provider) -> None:
     async with browsing(Parrot(gate=(gate := Gate())), settings=settings()) as browser:
         await ask(browser, receiver.url)
@@ -330,6 +372,19 @@ async def test_a_deleted_thread_posts_nothing(receiver: Provider) -> None:
         await receiver.until_asked(1)
 
     assert [request.body["data"]["runId"] for request in receiver.requests] == ["r2"]
+
+
+async def test_a_host_may_be_named_with_a_port(receiver: Provider) -> None:
+    host = receiver.url.removeprefix("http://")
+    async with browsing(settings=settings((host, "*.example.com:8443"))) as browser:
+        await ask(browser, receiver.url)
+        await receiver.until_asked(1)
+
+
+@in_one_test("host", ["example.com:0", "example.com:65536", "example.com:x", ":80", "[::1]:"])
+def test_a_port_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(ValidationError, match=r"host|port"):
+        WebhookSettings(secret=SECRET, hosts=(host,))
 
 
 @in_one_test("secret", ["a secret", "whsec_short", "whsec_" + "*" * 40])

@@ -1,13 +1,13 @@
 """The two ways in which clients send a recording, and every answer they know."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from copilot_runtime.adapters.transcription import AudioRefused, ScriptedTranscriber
-from copilot_runtime.api.budget import CALLER_LIMITS, Budget, CallerLimits, Limit
+from copilot_runtime.api.budget import Budget, Limit
+from copilot_runtime.api.run_input import CURRENT_RUN, RunSlot
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -228,14 +228,10 @@ async def test_the_bytes_arrive_as_they_were_sent():
 async def test_who_has_used_up_a_limit_is_told_so_before_anybody_listens() -> None:
     spent = Limit("tokens", 0, lambda _: LimitExceeded("You have used up 0 tokens."))
     transcriber = ScriptedTranscriber(described)
-    CALLER_LIMITS.set(CallerLimits(lambda: Budget([spent]), allow))
+    CURRENT_RUN.set(RunSlot(None, Budget([spent])))
 
     assert await transcribe(transcriber, RECORDING) == (
         429,
         {"error": "rate_limited", "message": "You have used up 0 tokens.", "retryable": True},
     )
     assert transcriber.heard == []
-
-
-async def allow(_size: int) -> Callable[[], None]:
-    return lambda: None

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from math import ceil
 from typing import Any, Literal, NamedTuple, NoReturn
 from weakref import WeakValueDictionary
@@ -82,10 +83,12 @@ class Limiter:
         self,
         settings: LimitSettings,
         counters: Counters | None = None,
+        admit_storage: Callable[..., Awaitable[Callable[[], None]]] | None = None,
         *,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._counters = counters or MemoryCounters()
+        self._admit_storage = admit_storage
         self._leases = Leases(self._counters, self._warn, lease_seconds)
         self._rules: dict[tuple[Kind, Level], Sequence[Rule]] = {}
         for kind in _KINDS:
@@ -104,9 +107,9 @@ class Limiter:
         self._log_limit = LogRateLimit()
 
     @property
-    def counts_tokens(self) -> bool:
-        """`True` if there is a limit on tokens or cost."""
-        return any(kind in _SPENT for kind, _ in self._rules)
+    def has_budgets(self) -> bool:
+        """`True` if there is a limit on tokens, cost or storage."""
+        return any(kind in _SPENT for kind, _ in self._rules) or self._admit_storage is not None
 
     @property
     def counts_dollars(self) -> bool:
@@ -116,7 +119,7 @@ class Limiter:
     @property
     def has_limits(self) -> bool:
         """`True` if there is any limit."""
-        return bool(self._rules or self._at_once)
+        return bool(self._rules or self._at_once or self._admit_storage)
 
     async def check_request(self, identity: Identity) -> None:
         """Count a request. Raises `QuotaExceeded` beyond a limit, with a delay if that repeats."""
@@ -203,14 +206,15 @@ class Limiter:
     def open_budget(
         self, identity: Identity, owner: str | None, parent: Budget | None = None
     ) -> Budget:
-        """Return a budget with the limits of a caller on tokens and cost."""
+        """Return a budget with the limits of a caller on tokens, cost and storage."""
         limits = (
             self._find_quota(kind, subject, rule)
             for subject in find_subjects(identity, owner)
             for kind in _SPENT
             for rule in self._rules.get((kind, subject.level), ())
         )
-        return Budget([*limits], parent=parent)
+        reserve = self._admit_storage and partial(self._admit_storage, identity, owner)
+        return Budget([*limits], parent=parent, reserve_storage=reserve)
 
     def _find_quota(self, kind: Spent, subject: Subject, rule: Rule) -> "Quota":
         """Return the quota of a rule, of which all runs in this process use the same."""

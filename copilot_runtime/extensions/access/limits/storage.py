@@ -97,9 +97,9 @@ class StorageLimits:
         self,
         identity: Identity,
         owner: str | None,
+        size: int = 0,
         *,
         is_continuation: bool = False,
-        size: int = 0,
     ) -> Callable[[], None]:
         """Reserve `size` bytes, and return the function to call once they are stored.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from copilot_runtime.api.budget import reserve_storage
+from copilot_runtime.api.run_input import reserve_storage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.engine import loading
 from copilot_runtime.extensions.analyst.engine.datasets import (

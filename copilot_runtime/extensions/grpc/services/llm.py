@@ -17,7 +17,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.api.run_input import Parameters, RunInput, check_budget
+from copilot_runtime.api.run_input import Parameters, RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.extensions.grpc.protos import llm_pb2
@@ -74,7 +74,6 @@ class LlmService(RpcService):
         assert self._knowledge is not None
         embedder: Embedder = self._knowledge.embedder
         texts = [check_text("input", text, _LONGEST_TEXT) for text in request.input]
-        await check_budget()
         vectors = await embedder.embed(texts)
         data = [
             llm_pb2.Embedding(index=index, embedding=vector.tolist())

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from copilot_runtime.api.adapter import Embedder
+from copilot_runtime.api.run_input import check_budget
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -212,6 +213,7 @@ class Updater:
         except CopilotError as error:
             if _is_fatal(error):
                 raise
+            await check_budget()  # a limit that is reached refuses all other texts, too
             resource, text = pairs[0]
             if len(pairs) == 1 and isinstance(error, LimitExceeded) and len(text) > _SHORT:
                 return await self._embed([(resource, text[: len(text) // 2])])

@@ -185,7 +185,9 @@ def answer(
     note: Annotated[
         str, typer.Option(help="A reason, the result of a completed call, or the requested input.")
     ] = "",
-    question: Annotated[str, typer.Option(help="Id of the question, if several are open.")] = "",
+    question: Annotated[
+        str, typer.Option(help="Id of the question; the first of a plan or task needs none.")
+    ] = "",
     task: TaskOption = "",
     as_json: JsonOption = False,
     client: "PlanClient",

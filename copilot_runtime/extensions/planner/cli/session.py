@@ -220,10 +220,9 @@ async def _follow(client: PlanClient, plan_id: str, view: PlanView, *, may_ask: 
 def describe_waiting(client: PlanClient, plan: JsonObject) -> str:
     """Return the commands that answer the open questions of a plan."""
     plan_id = get_text(plan, "id")
-    questions = as_objects(plan.get("questions"))
     lines = [f"The plan {plan_id} waits for an answer. Give it with one of:"]
-    for question in questions:
-        choice = ["--question", get_text(question, "id")] if len(questions) > 1 else []
+    for question in as_objects(plan.get("questions")):
+        choice = ["--question", get_text(question, "id")]
         for answer in map(as_text, as_list(question.get("answers"))):
             note = ["--note", "…"] if answer in ("resolve", "done") else []
             lines.append(f"  {client.build_command('answer', plan_id, answer, *choice, *note)}")

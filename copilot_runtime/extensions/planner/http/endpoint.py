@@ -202,15 +202,20 @@ class _PlanRequest:
 
 
 def _find_question(plan: Plan, task_id: str) -> str:
-    """Return the id of the only open question of a task or plan.
+    """Return the id of the open question that an answer without an id is for.
 
-    Raises `NotFound` if none is open, or `Misuse` if several are.
+    Only the first question of a task or plan needs no id: an answer that is sent twice would
+    otherwise be taken for the next question. Raises `NotFound` if none is open, or `Misuse`.
     """
-    found = [id for id, question in plan.questions.items() if task_id in (ROOT, question.task_id)]
+    states = [state for id, state in plan.tasks.items() if task_id in (ROOT, id)]
+    found = [id for state in states for id in state.questions]
     if not found:
         raise NotFound("No question is open.")
-    if len(found) > 1:
-        raise Misuse(f"Several questions are open. question_id is one of: {', '.join(found)}.")
+    if sum(state.question_count for state in states) > 1:
+        raise Misuse(
+            "Several questions have been asked, and the answer does not say which it is for. "
+            f"question_id is one of: {', '.join(found)}."
+        )
     return found[0]
 
 

@@ -88,7 +88,7 @@ class TaskModel(BaseModel, extra="allow"):
 
 
 class AnswerRequest(BaseModel):
-    """A person's answer; `question_id` may be omitted if only one question is open.
+    """A person's answer; only the first question of a plan or task needs no `question_id`.
 
     Answer an approval with `approve` or `reject`; an interrupted call or task with `retry`, `done`
     (with its result as the note) or `fail`; a question of an assistant with `resolve` or `cancel`.

@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from copilot_runtime.api.budget import CALLER_LIMITS, CallerLimits
+from copilot_runtime.api.budget import Budget
+from copilot_runtime.api.run_input import CURRENT_RUN, RunSlot
 from copilot_runtime.base.errors import ConfigurationFailed, LimitExceeded
 from copilot_runtime.extensions.analyst.engine import streams
 from copilot_runtime.extensions.analyst.engine.copies import Copy
@@ -388,7 +389,7 @@ async def test_of_data_sets_at_once_the_one_beyond_the_storage_is_not_saved(engi
             raise LimitExceeded("You have stored enough.")
         return lambda: None
 
-    CALLER_LIMITS.set(CallerLimits(lambda: None, reserve))
+    CURRENT_RUN.set(RunSlot(None, Budget(reserve_storage=reserve)))
     saving = (engine.save(f"s{number}", "SELECT 1 AS n", owner="ada") for number in range(3))
     errors = [str(one) for one in await asyncio.gather(*saving, return_exceptions=True)]
 

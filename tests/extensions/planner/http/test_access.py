@@ -252,8 +252,8 @@ def test_a_plan_that_is_stopped_and_retried_again_and_again_is_counted_each_time
         assert count_questions(served) == 2
         stop_working(served, plan_id, crew, 2)
         assert post(served, f"{plan_id}/retry").status_code == 200
-        served.wait(plan_id, "waiting", ANN_HEADER)
-        refused = post(served, f"{plan_id}/answer", answer="retry")
+        (question,) = served.wait(plan_id, "waiting", ANN_HEADER)["questions"]
+        refused = post(served, f"{plan_id}/answer", answer="retry", question_id=question["id"])
 
         assert refused.status_code == 429
         assert 0 < int(refused.headers["retry-after"]) <= 60

@@ -222,6 +222,27 @@ def test_a_person_answers_a_question() -> None:
         assert task["reason"] == "A person refused it: Too dear."
 
 
+def test_only_the_first_question_of_a_plan_is_answered_without_its_id() -> None:
+    pay = {**APPROVAL, "name": "pay", "depends_on": ["book"]}
+    with serve() as served:
+        plan_id = served.submit(APPROVAL, pay)
+        url = f"/graphql/plans/{plan_id}/answer"
+        served.wait(plan_id, "waiting")
+        assert served.client.post(url, json={"answer": "approve"}).status_code == 200
+        (question,) = served.wait(plan_id, "waiting")["questions"]
+        again = served.client.post(url, json={"answer": "approve"})
+        assert (again.status_code, again.json()["message"]) == (
+            400,
+            "Several questions have been asked, and the answer does not say which it is for. "
+            f"question_id is one of: {question['id']}.",
+        )
+        assert served.wait(plan_id, "waiting")["questions"] == [question]
+        # by its path, it names the task, which has asked nothing else
+        task = f"/graphql/plans/{plan_id}/tasks/{question['task_id']}/answer"
+        assert served.client.post(task, json={"answer": "approve"}).status_code == 200
+        served.wait(plan_id, "finished")
+
+
 def test_an_approval_says_what_the_task_is_about_to_use() -> None:
     async def write(state: TaskState, context: TaskContext) -> str:
         return "x" * 3_000
@@ -296,7 +317,7 @@ ANSWERS: list[tuple[str, str, Any, int, str]] = [
         "may have: question_id, answer, note, payload",
     ),
     ("POST", "/plans/{plan}/answer", {"answer": True}, 400, "answer is a text."),
-    ("POST", "/plans/{plan}/answer", {}, 400, "Several questions are open. question_id is one"),
+    ("POST", "/plans/{plan}/answer", {}, 400, "Several questions have been asked, and the answer"),
     ("POST", "/plans/{plan}/tasks/1/answer", {}, 400, "'' is no answer. Answer with one of: app"),
     (
         "POST",

@@ -152,7 +152,7 @@ def _status(error: CopilotError) -> int:
     """
     if isinstance(error, RunEnded):
         return 404 if error.code == NotFound.code else 500
-    return 404 if isinstance(error, NotFound) else error.status_code
+    return error.status_code
 
 
 _KIND = "crewai"

@@ -315,6 +315,10 @@ class Analyst:
         table = await self.engine.describe(dataset.name, session.scope)
         about = f"{session.question} {question.last_sql or ''}"
         ranked = rank_datasets(datasets, about, self.find_synonyms)
+        others = [one for one in ranked if one.name != dataset.name]
+        notes = [
+            files.catalog.render_metrics(one.columns, one.name) for one in (dataset, *others)
+        ]  # the question may join them
         remembered = await self.memory.recall(self.build_memory_key(dataset, session.scope))
         return build_schema_context(
             table,
@@ -322,9 +326,9 @@ class Analyst:
                 label=question.dataset_label,
                 description=dataset.description,
                 totals=dataset.totals,
-                others=[one for one in ranked if one.name != dataset.name],
+                others=others,
                 hints=files.hints,
-                metric_notes=files.catalog.render_metrics(dataset.columns, dataset.name),
+                metric_notes="\n".join(dict.fromkeys("\n".join(filter(None, notes)).splitlines())),
                 memory=render_compact(remembered),
                 agent_name=question.agent_name,
                 last_sql=question.last_sql or "",

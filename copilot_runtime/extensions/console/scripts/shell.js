@@ -45,6 +45,7 @@ drawTheme();
 const credentials = stored("sessionStorage", "authorization");
 let onUser = () => {};    // called when another user has signed in
 let hasDeclined = false;  // then the page does not ask again by itself
+let userName = "";        // of whoever a token or the login of the application has signed in
 
 /* Sends a request to the server with the credentials. A login of the application may answer it with a redirect. */
 async function fetchAuthorized(path, { headers, ...options }) {
@@ -55,13 +56,16 @@ async function fetchAuthorized(path, { headers, ...options }) {
 
 /* Asks for a token; a page behind the login of an application is loaded again instead, so that it can ask. */
 function askToSignIn(words = "", isBehindLogin = false) {
-  const isSignedIn = Boolean(credentials.get());
-  $("token-box").hidden = isBehindLogin;
-  $("sign-in-text").textContent = words || (isSignedIn ? "You have signed in." : "With a token of this server, or of your login.");
-  $("sign-out").hidden = !isSignedIn;
+  const hasToken = Boolean(credentials.get()), isSignedIn = !words && !hasToken && Boolean(userName);  // by the application
+  $("token-box").hidden = isBehindLogin || isSignedIn;
+  $("enter").hidden = isSignedIn;
+  $("sign-in-title").textContent = isSignedIn ? "Account" : "Sign in";
+  $("not-now").textContent = isSignedIn ? "Close" : "Not now";
+  $("sign-in-text").textContent = words || (userName ? `You are signed in as ${userName}.` : hasToken ? "You have signed in." : "With a token of this server, or of your login.");
+  $("sign-out").hidden = !hasToken;
   $("sign-in").returnValue = "cancel";
   if (!$("sign-in").open) $("sign-in").showModal();
-  $(isBehindLogin ? "enter" : "token").focus();
+  $(isSignedIn ? "not-now" : isBehindLogin ? "enter" : "token").focus();
 }
 
 /* Asks after a response 401, once. */
@@ -72,13 +76,22 @@ async function refuse(words) {
 }
 
 function drawAccount() {
-  $("account").setAttribute("aria-pressed", String(Boolean(credentials.get())));
-  $("account").ariaLabel = $("account").title = credentials.get() ? "Signed in" : "Sign in";
+  const isSignedIn = Boolean(userName || credentials.get());
+  $("account").setAttribute("aria-pressed", String(isSignedIn));
+  $("account").ariaLabel = $("account").title = userName ? `Signed in as ${userName}` : isSignedIn ? "Signed in" : "Sign in";
+  $("user-name").textContent = userName;
+}
+
+/* Asks the server who is signed in: the page cannot see the session of an application. */
+async function discoverUser() {
+  const response = pages.access ? await fetchAuthorized("/access/whoami", {}).catch(() => ({})) : {};
+  userName = response.ok ? (await response.json()).user ?? "" : "";
+  drawAccount();
 }
 
 function signIn(token) {
   credentials.set(!token || token.includes(" ") ? token : `Bearer ${token}`);
-  drawAccount();
+  discoverUser();
   onUser();
 }
 
@@ -93,7 +106,7 @@ $("sign-in").onclose = () => {
   else if (answer === "out") signIn("");
   else if (answer === "in" && token) signIn(token);
 };
-drawAccount();
+discoverUser();
 $("tabs").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
 /* ---- the clipboard ---- */

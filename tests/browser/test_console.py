@@ -8,7 +8,8 @@ from fastapi import Depends, FastAPI, HTTPException
 from playwright.async_api import Browser, Request, expect
 from starlette.requests import HTTPConnection
 
-from copilot_runtime import CopilotRuntime, DemoAdapter
+from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter
+from copilot_runtime.adapters import scripted
 from copilot_runtime.api import Adapter, ChatRequest, RunInput
 from copilot_runtime.api.events import (
     Activity,
@@ -305,9 +306,11 @@ async def test_the_wire_can_be_watched(browser: Browser):
 
 
 async def test_the_state_is_shown_and_a_person_may_change_it(browser: Browser):
-    async with console(browser, DemoAdapter(pace=0)) as page:
+    change = scripted.call("AGUISendStateSnapshot", {"snapshot": {"mood": "calm"}}, id="c")
+    model = ScriptedAdapter(change, scripted.say("It is calm."), scripted.say("Hello!", id="m2"))
+    async with console(browser, model) as page:
         await open_panel(page, "State")
-        await say(page, 'Set the state to {"mood": "calm"}')
+        await say(page, "Be calm")
         state = page.get_by_label("State of the agent, as JSON")
         await expect(state).to_have_value('{\n  "mood": "calm"\n}')
 

@@ -101,7 +101,7 @@ $("sign-out").onclick = () => $("sign-in").close("out");
 $("sign-in").onclose = () => {
   const token = $("token").value.trim(), answer = $("sign-in").returnValue;
   $("token").value = "";
-  hasDeclined = answer === "cancel";
+  hasDeclined = answer === "cancel" && !$("enter").hidden;
   if (answer === "in" && $("token-box").hidden) location.reload();
   else if (answer === "out") signIn("");
   else if (answer === "in" && token) signIn(token);

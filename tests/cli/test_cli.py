@@ -187,7 +187,7 @@ def test_the_banner_names_the_settings_file_and_where_threads_are(
     assert "threads     sqlite:" + str(tmp_path / "x.db") in start(COPILOT_THREADS="sqlite:x.db")
 
 
-@in_one_test("words", [[], ["--workers", "2"]])
+@pytest.mark.parametrize("words", [[], ["--workers", "2"]])
 def test_the_banner_has_the_addresses_of_a_runtime_that_a_program_mounts(
     words: list[str], start: Start, tmp_path: Path
 ) -> None:

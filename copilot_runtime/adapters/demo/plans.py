@@ -9,9 +9,11 @@ from copilot_runtime.adapters.demo.matching import NOTE, Call, split_words
 REPORT_EVALUATION = "report_evaluation"
 """The tool with which a planner has an outcome judged."""
 
-_STEPS = "answer book calculate check compare count create describe draw explain find list plan "
-_STEPS += "recommend report send show summarise summarize tell translate write "
-_STEPS += "are can did do does how is what when where which who why will"
+_STEPS = (
+    "answer book calculate check compare count create describe draw explain find list plan "
+    "recommend report send show summarise summarize tell translate write "
+    "are can did do does how is what when where which who why will"
+)
 _BORDER = re.compile(
     rf"(?<=[^\d\s][.?!;])\s+|\n+|,?\s+(?:and|then|and then)\s+(?=(?:{'|'.join(_STEPS.split())})\b)",
     re.IGNORECASE,

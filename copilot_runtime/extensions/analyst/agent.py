@@ -71,7 +71,6 @@ class AnalystAgent(InstructedAgent):
 
     has_data = True
     capabilities = APPROVAL_CAPABILITIES
-    instructions: str  # pyright: ignore[reportIncompatibleVariableOverride]  # no function of a run
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class AnalystAgent(InstructedAgent):
         self.signature = Signature(Path(analyst.settings.store))
         self._load_secret = load_secret
         self.loop: Loop = find_loop(analyst.settings)
-        self.instructions = analyst.settings.instructions
+        self.instructions: str = analyst.settings.instructions  # pyright: ignore[reportIncompatibleVariableOverride]  # no function of a run
 
     def check(self, run: RunInput) -> None:
         """Raise the errors that do not depend on a model's answer."""

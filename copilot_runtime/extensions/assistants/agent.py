@@ -139,13 +139,13 @@ class AssistantAgent(InstructedAgent):
         return "" if definition is None else definition.profile
 
     @property
-    def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
+    def instructions(self) -> str:
         """The assistant's instructions: the template of its file, unless others are set."""
         definition = self.folder.definitions.get(self.name)
         return self._body if self._body is not None else definition.body if definition else ""
 
     @instructions.setter
-    def instructions(self, template: str) -> None:
+    def instructions(self, template: str) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
         self._body = template
 
     @property

@@ -45,7 +45,8 @@ drawTheme();
 const credentials = stored("sessionStorage", "authorization");
 let onUser = () => {};    // called when another user has signed in
 let hasDeclined = false;  // then the page does not ask again by itself
-let userName = "";        // of whoever a token or the login of the application has signed in
+let me = {};              // who is signed in, and by which method, as the server says
+const isByLogin = () => Boolean(me.user && me.method === "hook" && !credentials.get());  // of the application
 
 /* Sends a request to the server with the credentials. A login of the application may answer it with a redirect. */
 async function fetchAuthorized(path, { headers, ...options }) {
@@ -56,12 +57,12 @@ async function fetchAuthorized(path, { headers, ...options }) {
 
 /* Asks for a token; a page behind the login of an application is loaded again instead, so that it can ask. */
 function askToSignIn(words = "", isBehindLogin = false) {
-  const hasToken = Boolean(credentials.get()), isSignedIn = !words && !hasToken && Boolean(userName);  // by the application
+  const hasToken = Boolean(credentials.get()), isSignedIn = !words && isByLogin();
   $("token-box").hidden = isBehindLogin || isSignedIn;
   $("enter").hidden = isSignedIn;
   $("sign-in-title").textContent = isSignedIn ? "Account" : "Sign in";
   $("not-now").textContent = isSignedIn ? "Close" : "Not now";
-  $("sign-in-text").textContent = words || (userName ? `You are signed in as ${userName}.` : hasToken ? "You have signed in." : "With a token of this server, or of your login.");
+  $("sign-in-text").textContent = words || (me.user ? `You are signed in as ${me.user}.` : hasToken ? "You have signed in." : "With a token of this server, or of your login.");
   $("sign-out").hidden = !hasToken;
   $("sign-in").returnValue = "cancel";
   if (!$("sign-in").open) $("sign-in").showModal();
@@ -76,16 +77,16 @@ async function refuse(words) {
 }
 
 function drawAccount() {
-  const isSignedIn = Boolean(userName || credentials.get());
+  const isSignedIn = Boolean(me.user || credentials.get());
   $("account").setAttribute("aria-pressed", String(isSignedIn));
-  $("account").ariaLabel = $("account").title = userName ? `Signed in as ${userName}` : isSignedIn ? "Signed in" : "Sign in";
-  $("user-name").textContent = userName;
+  $("account").ariaLabel = $("account").title = me.user ? `Signed in as ${me.user}` : isSignedIn ? "Signed in" : "Sign in";
+  $("user-name").textContent = me.user ?? "";
 }
 
 /* Asks the server who is signed in: the page cannot see the session of an application. */
 async function discoverUser() {
   const response = pages.access ? await fetchAuthorized("/access/whoami", {}).catch(() => ({})) : {};
-  userName = response.ok ? (await response.json()).user ?? "" : "";
+  me = response.ok ? await response.json() : {};
   drawAccount();
 }
 

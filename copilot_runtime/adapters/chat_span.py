@@ -36,7 +36,7 @@ _VAGUE = ("", "langchain", "openai_responses")
 def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequest:
     """Start the span of a request with its parameters; return the request with the span."""
     endpoint, parameters = adapter.endpoint(request), request.parameters
-    if endpoint.provider != "demo":
+    if not endpoint.in_process:
         begin_loading()  # so that the prices are there when the answer ends
     span = start_chat_span(
         parent,
@@ -83,7 +83,7 @@ def end_chat(
     is_complete = is_complete and error is None
     if span.keeps_content:
         _add_answer(span, events, usage, is_complete=is_complete)
-    if usage is not None and (span.kind != "internal" or usage.provider == "demo"):
+    if usage is not None and (span.kind != "internal" or usage.dollars is not None):
         provider = find_adapter_name(span) if usage.provider in _VAGUE else usage.provider
         span.set_attributes({semconv.COST_DOLLARS: price_usage(usage, provider)})
     end_chat_span(span, parent, usage, first_event_time, error=error, is_complete=is_complete)
@@ -119,8 +119,7 @@ async def stream_chat(
                 if isinstance(event, Usage):
                     usage = event
                 yield event
-        if request.span.is_recording:
-            await finish_loading()
+        await finish_loading(request.span)
         is_complete = True
     except Exception as failure:
         error = failure

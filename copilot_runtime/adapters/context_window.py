@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.media.results import has_files, split_results
+from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
 from copilot_runtime.api.events import Events, Usage
 from copilot_runtime.api.messages import (
@@ -201,7 +202,7 @@ class WrapperAdapter(Adapter):
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
-        self.suggestions = adapter.suggestions
+        self.introduction = adapter.introduction
 
     def check(self, run: RunInput) -> None:
         self.adapter.check(run)
@@ -211,6 +212,9 @@ class WrapperAdapter(Adapter):
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         return self.adapter.endpoint(request)
+
+    def suggest(self, actions: Sequence[Action]) -> Sequence[str]:
+        return self.adapter.suggest(actions)
 
     def find_failing_checks(self) -> Sequence[str]:
         return self.adapter.find_failing_checks()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copilot_runtime.api.events import Usage
 from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.telemetry.span import Span
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
@@ -157,8 +158,8 @@ def price_usage(usage: Usage, provider: str = "") -> float | None:
     """
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    if usage.provider == "demo":  # made up, as the page Costs says
-        return ((usage.input_tokens or 0) + 4 * (usage.output_tokens or 0)) / 1_000_000
+    if usage.dollars is not None:
+        return usage.dollars
     if not are_prices_loaded():
         begin_loading()
         return None
@@ -176,8 +177,10 @@ def begin_loading() -> None:
         logger.info("Traces have no costs. %s", missing.message)
 
 
-async def finish_loading() -> None:
-    """Wait until the data is read, if there is any: the first answer has its cost, too."""
+async def finish_loading(span: Span) -> None:
+    """Wait until the data for the cost of a request is read: the first answer has one, too."""
+    if not span.is_recording or span.kind == "internal":  # a model of this process has no price
+        return
     if not are_prices_loaded() and find_spec("genai_prices") is not None:
         await load_prices()
 

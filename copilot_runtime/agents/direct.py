@@ -16,6 +16,7 @@ from copilot_runtime.adapters.parameters import (
 )
 from copilot_runtime.adapters.pricing import finish_loading
 from copilot_runtime.agents.instructions import (
+    InstructedAgent,
     Instructions,
     build_sources,
     build_system_message,
@@ -52,7 +53,7 @@ _CAPABILITIES = {**TOOL_CAPABILITIES, "humanInTheLoop": {"supported": True}}
 _STATE_CAPABILITIES = {**_CAPABILITIES, "state": {"snapshots": True, "deltas": True}}
 
 
-class DirectAgent(Agent):
+class DirectAgent(InstructedAgent):
     """Sends requests to the model and runs the server actions it calls, until it calls none.
 
     A call of a browser action ends the run: the browser acts and sends the result with its next
@@ -74,7 +75,6 @@ class DirectAgent(Agent):
     """
 
     is_replayable = True
-    has_instructions = True
     executes_actions = True
 
     def __init__(
@@ -191,7 +191,7 @@ class DirectAgent(Agent):
                             turn.start_call(event.call_id)
             turn.refuse_open_calls()
             if request.span.is_recording:
-                await finish_loading()
+                await finish_loading(request.span)
                 _end_span(request, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:

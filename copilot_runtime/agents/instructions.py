@@ -15,6 +15,7 @@ from contextlib import aclosing
 from html import escape
 from typing import Any, TypeGuard
 
+from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Activity
 from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.api.retrieval import FileReader, Passage, PreparedMessages, Retriever
@@ -162,6 +163,16 @@ def _cite(number: int, passage: Passage) -> str:
 
 Instructions = str | Callable[[RunInput], str | Awaitable[str | None] | None]
 """A text, or a function of the run, sync or async, that returns one; None for no instructions."""
+
+
+class InstructedAgent(Agent):
+    """An agent with a system prompt of the operator, which honours `run.parameters`.
+
+    A copy may get other instructions for one run.
+    """
+
+    instructions: Instructions | None = None
+
 
 _FAILED = "The instructions for this answer could not be created. The server's log says why."
 _WAY_OUT = "Instructions are a text, or a function of the RunInput that returns one."

@@ -76,6 +76,8 @@ class Adapter:
 
     suggestions: Sequence[str] = ()
     """Suggested questions on the page at `/`."""
+    introduction: str = ""
+    """What a developer should know of it: shown when the server starts, and on the page at `/`."""
 
     def stream(self, request: ChatRequest) -> Events:
         """Send one request to the model and yield its answer.
@@ -104,6 +106,11 @@ class Adapter:
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return the model and service for a request. Must not raise."""
         return ModelEndpoint(model=request.parameters.model or "")
+
+    def suggest(self, actions: Sequence[Action]) -> Sequence[str]:
+        """Return questions for the page at `/`, of a chat with these actions of the server."""
+        del actions
+        return self.suggestions
 
     def find_failing_checks(self) -> Sequence[str]:
         """Return the names of the checks that fail at the moment, for `/health/ready`.

@@ -55,9 +55,6 @@ class Agent:
     """Whether it creates plans, which users see and edit beside the chat."""
     has_data: bool = False
     """Whether it answers from data sets, which users see beside the chat."""
-    has_instructions: bool = False
-    """Whether its attribute `instructions` is the operator's system prompt, a text or a function of
-    the run, and it honours `run.parameters`: a copy may get others for one run."""
     executes_actions: bool = False
     """Whether it executes server actions itself and continues with the model. Other agents end
     their turn at such a call."""

@@ -267,7 +267,8 @@ class Usage:
     `input_tokens` includes tokens read from a cache (`cached_tokens`) and written to one
     (`cache_write_tokens`); `output_tokens` includes `reasoning_tokens`. `stop_reason` is
     `stop`, `length`, `tool_calls`, `content_filter`, `refusal`, `pause`, or the provider's own word
-    for anything else. `provider` is the adapter's name in `ADAPTERS`.
+    for anything else. `provider` is the adapter's name in `ADAPTERS`. `dollars` is the cost of the
+    call in US dollars, if the adapter names one: else it is looked up by the model's name.
     """
 
     model: str
@@ -278,6 +279,7 @@ class Usage:
     reasoning_tokens: int | None = None
     provider: str = ""
     stop_reason: str | None = None
+    dollars: float | None = None
     type: Literal["usage"] = "usage"
 
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from copilot_runtime import __version__
+from copilot_runtime.app.extension import OffPage
 from copilot_runtime.threads.store import ThreadsState
 from copilot_runtime.transports.rest_route import RestRoute
 from copilot_runtime.transports.router import ChatUrls, Router, RouterResponse, spell_url
@@ -305,11 +306,11 @@ def add_endpoint(
 def add_pages(app: FastAPI, pages: Sequence[BaseRoute], dependencies: Sequence[Any]) -> None:
     """Add pages to an existing application, under FastAPI dependencies.
 
-    A route of the application with the path of a page takes precedence. Pages outside of the schema
-    are those that are off: the application may have their paths.
+    A route of the application with the path of a page takes precedence. Pages that are off are left
+    out: the application may have their paths.
     """
     for page in pages:
-        if isinstance(page, Route) and page.include_in_schema:
+        if isinstance(page, Route) and not isinstance(page, OffPage):
             app.add_api_route(
                 page.path,
                 _make_answer(page.app),

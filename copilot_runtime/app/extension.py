@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.api.action import ActionSource
@@ -111,6 +112,20 @@ class Contribution:
     """Module with `ROOTS`, the extension's fields in the GraphQL schema; imported on first use."""
 
 
+class OffPage(Route):
+    """The page of an extension that is off, which gives way to any other route.
+
+    An application that mounts the runtime does not get it.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        routes = scope["app"].routes if match is Match.FULL else ()
+        if any(one.matches(scope)[0] is Match.FULL for one in routes if one is not self):
+            return Match.NONE, {}
+        return match, child
+
+
 class PrivateState(NamedTuple):
     """State that each process has for itself: its name, the effect, and the setting to change."""
 
@@ -203,7 +218,10 @@ class Extension:
         return ()
 
     def list_worker_variables(self, settings: CoreSettings) -> Mapping[str, str]:  # noqa: ARG002
-        """Return environment variables for the workers: files instead of stores in memory."""
+        """Return environment variables for processes that work beside, or after, each other.
+
+        They name files instead of stores in memory.
+        """
         return {}
 
     def reserve_ports(self, settings: CoreSettings) -> AbstractContextManager[object]:  # noqa: ARG002

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STATE = "copilot_runtime"
-"""The attribute of an application's `state` that holds its runtime."""
+"""The attribute of an application's `state` that holds its `RuntimeEndpoint`."""
 
 
 class HasCallers(Protocol):
@@ -39,6 +39,14 @@ class HasCallers(Protocol):
 
     authenticate: Authenticate | None
     properties: Mapping[str, Any]
+
+
+class RuntimeEndpoint(NamedTuple):
+    """A runtime within an application: the path of its URL, and whether its pages are served."""
+
+    runtime: HasCallers
+    path: str
+    has_pages: bool
 
 
 def build_authenticator(runtime: HasCallers, core: Core) -> Authenticator:
@@ -109,8 +117,9 @@ class AppServer:
             sockets=[f"{path}/{end}" for part in self._transports for end in part.socket_paths],
             lifespan=self._tuned_lifespan,
         )
-        setattr(app.state, STATE, self._runtime)
-        if console if console is not None else settings.console.enabled:
+        has_pages = settings.console.enabled if console is None else console
+        setattr(app.state, STATE, RuntimeEndpoint(self._runtime, path, has_pages))
+        if has_pages:
             app.router.routes[:0] = [page for one in self._extensions for page in one.pages(path)]
             app.add_docs()
         return app
@@ -157,7 +166,7 @@ class AppServer:
         if console:
             pages = [page for one in self._extensions for page in one.pages(path)]
             asgi.add_pages(app, pages, dependencies)
-        setattr(app.state, STATE, self._runtime)
+        setattr(app.state, STATE, RuntimeEndpoint(self._runtime, path, console))
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
         )

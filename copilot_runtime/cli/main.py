@@ -140,7 +140,7 @@ def serve(
         from copilot_runtime.cli.reload import serve_again
 
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        serve_again(target, words, settings.stop_timeout)
+        serve_again(target, words, settings)
         return
     run(target, settings, settings.path if path else None, options, file=origins.path)
 

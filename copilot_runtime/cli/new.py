@@ -11,21 +11,25 @@ import typer
 from copilot_runtime.base.errors import Misuse, UnknownName
 
 _TEMPLATE = Path(__file__).parent / "template"
-_DEMO = ("copilot_runtime.adapters.demo", "DemoAdapter")
+_CHOICE = 'OpenAIAdapter() if os.environ.get("OPENAI_API_KEY") else DemoAdapter()'
+_IMPORTS = ("CopilotRuntime, DemoAdapter, OpenAIAdapter, action", "CopilotRuntime, action")
 MODELS = {
-    "demo": _DEMO,
+    "demo": None,
     "openai": ("copilot_runtime.adapters.openai", "OpenAIAdapter"),
     "anthropic": ("copilot_runtime.adapters.anthropic", "AnthropicAdapter"),
     "google": ("copilot_runtime.adapters.google", "GoogleAdapter"),
     "ollama": ("copilot_runtime.adapters.openai.presets", "ollama"),
 }
-"""Answer → module and name of the adapter."""
+"""Answer → module and name of the adapter; `None` for that of the template."""
 
 
 def new(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="Folder of the project.")],
     model: Annotated[
-        str | None, typer.Option(help=f"Who answers: {', '.join(MODELS)}. Default: demo.")
+        str | None,
+        typer.Option(
+            help=f"Who answers: {', '.join(MODELS)}. Default: demo, until OPENAI_API_KEY is set."
+        ),
     ] = None,
     react: Annotated[
         bool | None, typer.Option("--react/--no-react", help="Add a React page. Default: yes.")
@@ -50,11 +54,8 @@ def new(
         react = typer.confirm("Add a React page", default=True, err=True) if asks else True
     skipped = ["__pycache__", *(() if react else ("page",))]
     shutil.copytree(_TEMPLATE, name, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*skipped))
-    app = name / "app.py"
-    text = app.read_text(encoding="utf-8")
-    for old, now in zip(_DEMO, MODELS[model], strict=True):
-        text = text.replace(old, now)
-    app.write_text(text, encoding="utf-8")
+    if adapter := MODELS[model]:
+        _name_adapter(name / "app.py", *adapter)
     program = _find_program()
     typer.echo(f"cd {quote(str(name))}\n{program} serve app:app --reload")
     typer.echo(f"{program} chat --url http://127.0.0.1:8000/api/copilotkit")
@@ -62,6 +63,13 @@ def new(
     typer.echo("pip install pytest httpx2 && pytest")
     if react:
         typer.echo("cd page && npm install && npm run dev")
+
+
+def _name_adapter(app: Path, module: str, adapter: str) -> None:
+    """Write an adapter into a program in place of the choice by key."""
+    text = app.read_text(encoding="utf-8").replace("import os\n", "")
+    text = text.replace(f"{_IMPORTS[0]}\n", f"{_IMPORTS[1]}\nfrom {module} import {adapter}\n")
+    app.write_text(text.replace(_CHOICE, f"{adapter}()"), encoding="utf-8")
 
 
 def _find_program() -> str:

@@ -22,7 +22,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.app.loading import list_private_state, load_extensions
-from copilot_runtime.app.server import STATE
+from copilot_runtime.app.server import STATE, RuntimeEndpoint
 from copilot_runtime.base.concurrency import is_being_cancelled
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.banner import show_banner
@@ -30,11 +30,7 @@ from copilot_runtime.cli.clock import get_time
 from copilot_runtime.cli.forwarded_scheme import ForwardedScheme
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_port
-from copilot_runtime.cli.places import (
-    describe_file,
-    list_places,
-    warn_of_other_file,
-)
+from copilot_runtime.cli.places import list_places, warn_of_other_file
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
 from copilot_runtime.config.loader import adapter_name
@@ -73,7 +69,7 @@ def serve(
     _check_workers(settings)
     worker = WorkerPipe.find()
     if worker is None and settings.workers > 1:
-        _serve_by_workers(target or adapter_name(settings), settings, path, file)
+        _serve_by_workers(settings)
         return
     name = target or adapter_name(settings)
     found = find_target(target) if target else build_runtime(name, settings)
@@ -89,8 +85,6 @@ def serve(
         _warn_of_private_state(settings)
         if target is not None:
             warn_of_other_file(target, runtime, file)
-        if worker is not None:
-            logger.info("Worker 1: %s", "; ".join(" ".join(line.split()) for line in places))
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = listen(settings.host, settings.port, is_shared=worker is not None)
     limit_silence(
@@ -118,7 +112,9 @@ def serve(
     )
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
-        banner = _banner(name, [*_addresses(found, origin, path), *places])
+        lines = [*_list_addresses(found, origin, path), *places]
+        introduction = "" if runtime is None else runtime.adapter.introduction
+        banner = _banner(name, lines, introduction, worker)
         server = _Server(config, banner, life, worker, settings.drain_timeout)
         try:
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
@@ -150,9 +146,7 @@ def _warn_of_private_state(settings: CoreSettings) -> None:
         logger.warning("%s %s", state.text, state.hint)
 
 
-def _serve_by_workers(
-    name: str, settings: CoreSettings, path: str | None, file: Path | None
-) -> None:
+def _serve_by_workers(settings: CoreSettings) -> None:
     """Start worker processes for this command, and wait for them."""
     with ExitStack() as reserved:
         try:
@@ -164,12 +158,6 @@ def _serve_by_workers(
             reserved.enter_context(extension.reserve_ports(settings))
             variables |= extension.list_worker_variables(settings)
         port = main.getsockname()[1]
-        origin = _origin(settings.host, port)
-        addresses = [*_list_addresses(settings, origin, path), describe_file(file)]
-        if name != "demo" and path is None:  # only the workers import the program
-            addresses[-2] += f", or where {name} mounts it"
-        end = f"Ctrl-C stops it, and kill -HUP {os.getpid()} replaces one worker after the other."
-        banner = _banner(f"{name} by {settings.workers} workers", addresses, end)
         words = [sys.executable, "-m", "copilot_runtime", *set_port(sys.argv[1:], port)]
         workers = Workers(
             words,
@@ -177,7 +165,6 @@ def _serve_by_workers(
             environ=variables,
             grace=settings.drain_timeout + 2 * settings.stop_timeout + 5,
             timeout=settings.worker_timeout,
-            banner=banner,
         )
         if code := asyncio.run(workers.run()):
             raise typer.Exit(code)
@@ -187,8 +174,14 @@ def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
     """Return the runtime of a target: itself, the runtime of its application, or `None`."""
     if isinstance(found, CopilotRuntime):
         return found
-    runtime = getattr(getattr(found, "state", None), STATE, None)
+    endpoint = _find_endpoint(found)
+    runtime = None if endpoint is None else endpoint.runtime
     return runtime if isinstance(runtime, CopilotRuntime) else None
+
+
+def _find_endpoint(app: ASGIApp) -> RuntimeEndpoint | None:
+    endpoint = getattr(getattr(app, "state", None), STATE, None)
+    return endpoint if isinstance(endpoint, RuntimeEndpoint) else None
 
 
 def _merge_settings(
@@ -329,7 +322,7 @@ class _Server(uvicorn.Server):
         if self.started and self._worker is None:
             show_banner(self._banner)
         elif self.started and self._worker is not None:
-            await self._worker.report_ready()
+            await self._worker.report_ready(self._banner)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal to stop; the second one ends the drain period."""
@@ -367,6 +360,8 @@ def build_runtime(name: str, settings: CoreSettings) -> CopilotRuntime:
     if settings.adapter.name:
         registry.clashes()  # logged: the name may be intended for another adapter
     adapter = _build_adapter(make, name, settings.adapter.options)
+    chosen = settings.adapter.model_copy(update={"name": name})  # the pages know the demo by it
+    settings = settings.model_copy(update={"adapter": chosen})
     return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 
 
@@ -388,22 +383,28 @@ def _origin(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -> Sequence[str]:
-    if not isinstance(found, CopilotRuntime):
+def _list_addresses(
+    found: CopilotRuntime | ASGIApp, origin: str, path: str | None
+) -> Sequence[str]:
+    """Return the banner lines with the URLs of a target, as far as they are known."""
+    if isinstance(found, CopilotRuntime):
+        url, has_pages = path or found.settings.path, found.settings.console.enabled
+    elif (endpoint := _find_endpoint(found)) is not None:
+        url, has_pages = endpoint.path, endpoint.has_pages
+    else:
         return [origin]
-    return _list_addresses(found.settings, origin, path)
+    runtime_url = f"runtimeUrl  {origin}{url}"
+    return [f"try it      {origin}/", runtime_url] if has_pages else [runtime_url]
 
 
-def _list_addresses(settings: CoreSettings, origin: str, path: str | None) -> Sequence[str]:
-    endpoint = f"runtimeUrl  {origin}{path or settings.path}"
-    return [f"try it      {origin}/", endpoint] if settings.console.enabled else [endpoint]
-
-
-def _banner(name: str, addresses: Sequence[str], end: str = "Ctrl-C stops it.") -> str:
-    lines = [f"copilot-runtime {__version__} serves {name}", "", *(f"  {it}" for it in addresses)]
-    if name == "demo":
-        lines += [
-            "",
-            "The demo is no language model: it answers by rules. Set OPENAI_API_KEY for a model.",
-        ]
-    return "\n".join([*lines, "", end])
+def _banner(
+    name: str, lines: Sequence[str], introduction: str, worker: WorkerPipe | None = None
+) -> str:
+    """Return the startup message; that of a worker is for all of them, and shown by its parent."""
+    end = "Ctrl-C stops it."
+    if worker is not None:
+        name = f"{name} by {worker.count} workers"
+        end = f"Ctrl-C stops it, and kill -HUP {os.getppid()} replaces one worker after the other."
+    addresses = "\n".join(f"  {line}" for line in lines)
+    title = f"copilot-runtime {__version__} serves {name}"
+    return "\n\n".join(filter(None, (title, addresses, introduction, end)))

@@ -34,6 +34,8 @@ class Heartbeat:
         self.ready: asyncio.Future[bool] = self._loop.create_future()
         """Resolves to `True` once the worker listens (first byte), or to `False` if it ends before.
         """
+        self.banner = ""
+        """The startup message of the worker, once it listens."""
         self.is_open = True
         self._is_new = False
 
@@ -52,6 +54,7 @@ class Heartbeat:
     def _read(self) -> None:
         data = os.read(self._descriptor, 4096)
         if not self.ready.done():
+            self.banner = data.partition(b"\0")[0].decode(errors="replace")
             self.ready.set_result(data != b"")
         self._is_new = True
         if not data:

@@ -1,10 +1,10 @@
 """`copilot-runtime serve --workers N`: several processes that listen at one address.
 
 The kernel gives each new connection to one of them (`SO_REUSEPORT`). The parent only starts them,
-and starts another one for each that ends. It has two pipes to each. Into one, a worker writes a
-line when it listens, and a byte every second from then on: the watchdog kills it without them. When
-the other is closed, it ends; the death of the parent closes it as well. In a folder that the parent
-makes, workers have sockets for questions about their metrics.
+and starts another one for each that ends. It has two pipes to each. Into one, a worker writes its
+startup message when it listens, and a byte every second from then on: the watchdog kills it without
+them. When the other is closed, it ends; the death of the parent closes it as well. In a folder that
+the parent makes, workers have sockets for questions about their metrics.
 """
 
 import asyncio
@@ -48,6 +48,9 @@ backoff."""
 _PAUSES = (0.5, 30.0)
 """Initial and maximum delay between failed starts, in seconds."""
 
+_MAX_BANNER = 4_000
+"""Maximum bytes of a startup message, so that the parent reads it at once."""
+
 _LONGEST_PARENT = 70
 """Maximum length of the parent path of the sockets' folder, in bytes: socket paths are limited to
 104 to 108."""
@@ -66,8 +69,11 @@ class WorkerPipe:
         *,
         interval: float = 0.0,
         is_first: bool = False,
+        count: int = 1,
     ) -> None:
         self.metrics = metrics
+        self.count = count
+        """The number of workers."""
         self.is_first = is_first
         """`True` for the worker that logs the messages that are the same in all workers."""
         self._pipe: int | None = ready
@@ -86,10 +92,17 @@ class WorkerPipe:
         os.set_inheritable(int(ready), False)
         os.set_blocking(int(ready), False)  # a suspended parent does not read
         metrics = WorkerMetrics(Path(folder), int(number), int(count)) if folder else None
-        return cls(int(ready), folder, metrics, interval=interval, is_first=number == "1")
+        return cls(
+            int(ready),
+            folder,
+            metrics,
+            interval=interval,
+            is_first=number == "1",
+            count=int(count or 1),
+        )
 
-    async def report_ready(self) -> None:
-        """Notify the parent that this process listens, and stop when the parent ends.
+    async def report_ready(self, banner: str) -> None:
+        """Send the parent the startup message once this process listens; stop when it ends.
 
         The event loop then writes a heartbeat about every second until `close`. SIGUSR1 prints the
         stacks of all threads to stderr, and then calls the application's own handler.
@@ -99,7 +112,7 @@ class WorkerPipe:
         has_handler = signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL
         faulthandler.register(signal.SIGUSR1, 2, chain=has_handler)
         loop = asyncio.get_running_loop()
-        self._write(loop, b"ready\n")
+        self._write(loop, banner.encode()[:_MAX_BANNER] + b"\0")
         loop.add_reader(sys.stdin.fileno(), self._end_with_parent, loop)
 
     def close(self) -> None:
@@ -198,13 +211,11 @@ class Workers:
         environ: Mapping[str, str],
         grace: float,
         timeout: float,
-        banner: str,
     ) -> None:
         self._command = command
         self._count = count
         self._environ = environ
         self._grace = grace
-        self._banner = banner
         self._folder = ""
         self._workers: dict[int, _Worker] = {}
         self._watchdog = Watchdog(timeout)
@@ -230,7 +241,7 @@ class Workers:
         if self._is_stopping or not all(are_ready.result()):
             await self._end_all()
             return 0 if self._is_stopping else 1
-        show_banner(self._banner)
+        show_banner(first[0].heartbeat.banner)
         self._keepers = {asyncio.create_task(self._keep(worker)) for worker in first}
         self._keepers.add(asyncio.create_task(self._reload_on_signal()))
         self._keepers.add(asyncio.create_task(self._watchdog.run()))

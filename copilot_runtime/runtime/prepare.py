@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from copilot_runtime.actions.sources import ActionList, gather_actions, select_actions
 from copilot_runtime.adapters.parameters import merge_parameters
 from copilot_runtime.agents.direct import FileStoringAgent, stores_files
+from copilot_runtime.agents.instructions import InstructedAgent
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.api.action import Action, ActionSource
 from copilot_runtime.api.agent import Agent, Middleware, Stage, SupportsRun
@@ -267,18 +268,17 @@ def apply_overrides(run: RunInput, overrides: Overrides, agent: Agent) -> tuple[
     The parameters are not restricted as those of pages are. Raises `Misuse` for an agent that takes
     neither.
     """
-    names = [name for name in overrides.names if name != "tools"]
-    if names and not agent.has_instructions:
+    run = replace(run, parameters=merge_parameters(run.parameters, overrides.parameters))
+    if isinstance(agent, InstructedAgent):
+        if overrides.instructions is not None:
+            agent = copy(agent)
+            agent.instructions = overrides.instructions
+    elif names := [name for name in overrides.names if name != "tools"]:
         raise Misuse(
             f"The agent {run.agent_name!r} is a program of its own: its {' and '.join(names)} "
             "cannot be changed here, only its tools."
         )
-    changed: Any = agent
-    if overrides.instructions is not None:
-        changed = copy(agent)
-        changed.instructions = overrides.instructions
-    parameters = merge_parameters(run.parameters, overrides.parameters)
-    return replace(run, parameters=parameters), changed
+    return run, agent
 
 
 def _no_model(agents: Mapping[str, Agent]) -> Misuse:

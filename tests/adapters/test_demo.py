@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.matching import fill_arguments
+from copilot_runtime.adapters.demo.plans import write_tasks
 from copilot_runtime.api import Action, ChatRequest, Parameters, Passage
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
@@ -29,7 +30,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError
+from copilot_runtime.base.errors import Misuse, NetworkError
 from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions.generative_ui.a2ui.operations import validate_components
 from copilot_runtime.extensions.planner.settings import PlannerSettings
@@ -45,11 +46,10 @@ def action(name: str, description: str = "", **properties: Mapping[str, Any]) ->
 
 
 GET_TIME = action("get_time", "Tell the time in a city.", city={"type": "string"})
-SET_COLOR = action("set_accent_color", "Change the colour.", color={"type": "string"})
 SET_THEME = action("setTheme", "Change the look.", mode={"enum": ["light", "dark"]})
 ADD_NOTE = action("add_note", "Put a note on the page.", text={"type": "string"})
 ROLL = action("roll_dice", "Roll.", sides={"type": "integer", "minimum": 2})
-ALL = (GET_TIME, SET_COLOR, SET_THEME, ADD_NOTE, ROLL)
+ALL = (GET_TIME, SET_THEME, ADD_NOTE, ROLL)
 
 DRAWING = (
     *ALL,
@@ -122,8 +122,6 @@ async def test_a_text_comes_word_by_word_between_its_start_and_its_end():
     [
         ("What time is it in New York?", [("get_time", {"city": "New York"})]),
         ("time", [("get_time", {"city": "Berlin"})]),
-        ("Make it #ff00aa", [("set_accent_color", {"color": "#ff00aa"})]),
-        ("Make the theme blue", [("set_accent_color", {"color": "blue"})]),
         ("dark theme please", [("setTheme", {"mode": "dark"})]),
         ("Add a note: buy milk and eggs", [("add_note", {"text": "buy milk and eggs"})]),
         ('Note "this and that"', [("add_note", {"text": "this and that"})]),
@@ -246,29 +244,18 @@ async def test_results_are_reported_in_the_order_of_their_calls_and_not_asked_fo
     )
 
 
-async def test_chat_suggestions_of_react_core_are_made_from_its_tools():
-    tools = [
-        {"name": each.name, "description": "", "jsonSchema": json.dumps(each.parameters)}
-        for each in (SET_COLOR, GET_TIME)
-    ]
+async def test_chat_suggestions_of_react_core_are_sentences_that_it_answers():
     events = await answer(
-        said(f"Context:\n```\nBe nice\n\nAvailable tools: {json.dumps(tools)}\n\n```", "system"),
         said("The user has given you the following task to complete: …"),
         actions=[SUGGESTIONS],
         parameters=Parameters(tool_choice="function", tool_choice_name="extract"),
     )
 
-    assert calls_of(events) == [
-        (
-            "extract",
-            {
-                "suggestions": [
-                    {"title": "Set accent color", "message": "Set accent color to teal"},
-                    {"title": "Get time", "message": "Get time in Paris"},
-                    {"title": "Think about the sea", "message": "Think about the sea"},
-                ]
-            },
-        )
+    ((_, arguments),) = calls_of(events)
+    assert [one["title"] for one in arguments["suggestions"]] == [
+        "Think about the sea",
+        "Tell me a long story",
+        "Show me an error",
     ]
 
 
@@ -296,11 +283,6 @@ async def test_an_error_breaks_off_a_sentence():
     assert not any(isinstance(event, TextMessageEnd) for event in heard)
 
 
-async def test_an_error_can_be_a_refused_key():
-    with pytest.raises(AuthenticationFailed):
-        await answer(said("show me error 401"))
-
-
 async def test_an_image_is_acknowledged():
     image = ImageMessage(id="i", role="user", format="png", bytes="iVBORw0KGgo=")
 
@@ -321,25 +303,12 @@ async def test_attachments_are_named():
     )
 
 
-STATE = [action("AGUISendStateSnapshot", "Replace the state"), action("AGUISendStateDelta")]
-
-
-async def test_a_shared_state_is_set_when_asked():
-    events = await answer(said('Set the state to {"counter": 7}, please'), actions=STATE)
-    assert calls_of(events) == [("AGUISendStateSnapshot", {"snapshot": {"counter": 7}})]
-
-
 @in_one_test("text", ["send me the state", "hello", 'state {"a":', 'note {"a": 1}'])
 async def test_nobody_is_told_to_send_a_state(text: str):
-    events = await answer(said(text), actions=STATE)
+    state = [action("AGUISendStateSnapshot", "Replace the state"), action("AGUISendStateDelta")]
+    events = await answer(said(text), actions=state)
     assert calls_of(events) == []
     assert "agui" not in text_of(events).lower()
-
-
-async def test_a_changed_state_is_reported_in_few_words():
-    call = ActionExecutionMessage(id="c", name="AGUISendStateSnapshot", arguments="{}")
-    result = ResultMessage(id="r", call_id="c", name=call.name, result='{"success":true}')
-    assert text_of(await answer(said("set it"), call, result)) == "The shared state has changed."
 
 
 async def test_an_empty_conversation_gets_the_introduction():
@@ -349,7 +318,7 @@ async def test_an_empty_conversation_gets_the_introduction():
 KEYS = st.sampled_from(
     [
         *("type", "properties", "items", "enum", "const", "anyOf", "allOf", "$ref", "required"),
-        *("default", "minimum", "maximum", "minItems", "format", "description", "city", "color"),
+        *("default", "minimum", "maximum", "description", "city"),
     ]
 )
 JSON = st.recursive(
@@ -378,43 +347,19 @@ def test_optional_properties_are_left_out_unless_the_sentence_names_them():
     schema = {
         "type": "object",
         "properties": {
-            "to": {"type": "string", "format": "email"},
+            "to": {"type": "string"},
             "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
             "urgent": {"type": "boolean"},
         },
         "required": ["to"],
     }
 
-    assert fill_arguments(schema, "write to a@b.org") == {"to": "a@b.org"}
+    assert fill_arguments(schema, "write to 'Don Quixote'") == {"to": "Don Quixote"}
     assert fill_arguments(schema, "write 3 urgent letters") == {
-        "to": "someone@example.com",
+        "to": "3 urgent letters",
         "count": 3,
         "urgent": True,
     }
-
-
-def test_times_ids_and_single_quotes_are_filled():
-    schema = {
-        "type": "object",
-        "properties": {
-            "at": {"type": "string", "format": "time"},
-            "id": {"type": "string", "format": "uuid"},
-            "title": {"type": "string"},
-        },
-        "required": ["at", "id", "title"],
-    }
-
-    assert fill_arguments(schema, "call it 'Don Quixote' at 17:45") == {
-        "at": "17:45",
-        "id": "00000000-0000-4000-8000-000000000000",
-        "title": "Don Quixote",
-    }
-
-
-def test_a_list_is_as_long_as_its_schema_demands():
-    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3}
-
-    assert fill_arguments(schema, "go") == [1, 1, 1]
 
 
 SHELF = [
@@ -461,16 +406,18 @@ async def test_small_talk_is_answered_before_anything_that_was_retrieved(text: s
 
 async def test_a_passage_that_lacks_half_of_the_question_is_named_and_not_quoted():
     text = await quote("How long does the library take for bread?", *SHELF)
-    assert text.endswith("These passages may answer that:\n\n- [Opening hours](/k/1)\n- Staff")
+    assert text.startswith(
+        "These passages may answer that:\n\n- [Opening hours](/k/1)\n- Staff\n\n(I am the demo"
+    )
 
 
 @in_one_test(
     ("question", "beginning"),
     [
-        ("Does the library of the Titanic open?", "No page that was found has “Titanic”. I am"),
-        ("When does the library 'Red Door' open?", "No page that was found has “Red Door”. I am"),
-        ("Who leads the library, Адмирал?", "No page that was found has “Адмирал”. I am"),
-        ("Who leads the library with 山田?", "No page that was found has “山田”. I am"),
+        ("Does the library of the Titanic open?", "No page that was found has “Titanic”. These"),
+        ("When does the library 'Red Door' open?", "No page that was found has “Red Door”. These"),
+        ("Who leads the library, Адмирал?", "No page that was found has “Адмирал”. These"),
+        ("Who leads the library with 山田?", "No page that was found has “山田”. These"),
         ("who leads the library, titanic?", "No page that was found has “titanic”. Ada leads"),
         ("When does Ada open the library?", "The library opens at nine."),
         ("WHEN DOES THE LIBRARY OPEN?", "The library opens at nine."),
@@ -488,12 +435,39 @@ async def test_the_note_about_an_attached_file_is_no_part_of_the_question():
 
 async def test_what_it_suggests_works_one_after_the_other():
     runtime = CopilotRuntime(DemoAdapter(pace=0), actions=[get_time])
+    suggestions = DemoAdapter().suggest([get_time])
     async with Client(runtime) as client:
-        replies = [await client.say(suggestion) for suggestion in DemoAdapter.suggestions]
-        replies.append(await client.say("Hello again"))
+        replies = [await client.say(each) for each in (*suggestions, "Tell me a long story", "Hi")]
 
-    assert [reply.text.split()[0] for reply in replies] == ["The", "You", "I", "Hello!"]
+    assert [reply.text.split()[0] for reply in replies] == ["The", "You", "Hello!"]
     assert max(len(reply.text) for reply in replies) > 1_000
+
+
+@in_one_test(
+    ("request", "tasks"),
+    [
+        (
+            "Compare the two ships and write a summary",
+            {"Compare the two ships": 0, "write a summary": 1},
+        ),
+        (
+            "Plan a trip: Who is the captain? Is there coffee and tea on board? Then summarize.",
+            {"Who is the captain?": 0, "Is there coffee and tea on board?": 0, "summarize": 2},
+        ),
+        ("1. Look up the fare\n2. Tell me when it leaves", {"Look up the fare": 0, "Tell me": 0}),
+        ("Compare three hotels in Rome, and book the best", {"Compare": 0, "book the best": 1}),
+        ("When does the ferry at 10:30 leave?", {"When does the ferry at 10:30 leave?": 0}),
+    ],
+)
+def test_a_request_as_people_write_it_is_split_into_tasks(
+    request: str, tasks: dict[str, int]
+) -> None:
+    written = write_tasks(request)
+
+    assert len(written) == len(tasks)
+    for task, (beginning, needs) in zip(written, tasks.items(), strict=True):
+        assert task["purpose"].startswith(beginning)
+        assert len(task["depends_on"]) == needs
 
 
 async def test_a_plan_of_the_demo_has_a_task_for_each_question_and_fails_one_without_a_rule():
@@ -504,16 +478,16 @@ async def test_a_plan_of_the_demo_has_a_task_for_each_question_and_fails_one_wit
         settings=Settings(threads="memory", planner=planner),
     )
     async with Client(runtime, agent="planner") as client:
-        waiting = await client.say("Plan a trip: What time is it in Oslo? Why is the sky blue?")
+        waiting = await client.say("What time is it in Oslo? Why is the sky blue?")
         done = await client.resume({"approved": True})
 
     assert [it.message for it in waiting.interrupts] == [
-        "May the plan begin? Plan a trip: What time is it in Oslo? Why is the sky blue?"
+        "May the plan begin? What time is it in Oslo? Why is the sky blue?"
     ]
     assert "in Oslo" in done.text
     assert done.text.startswith(
         "The plan could not be carried out to its end. "
-        "The demo model has no rule for 'Why is the sky blue'."
+        "The demo model has no rule for 'Why is the sky blue?'."
     )
 
 

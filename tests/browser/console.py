@@ -10,7 +10,7 @@ from uuid import uuid4
 import uvicorn
 from playwright.async_api import Browser, BrowserContext, Locator, Page
 
-from copilot_runtime import CopilotRuntime, action
+from copilot_runtime import CopilotRuntime, DemoAdapter, action
 from copilot_runtime.api import Adapter, ChatRequest
 from copilot_runtime.api.events import Events, TextMessageContent, TextMessageEnd, TextMessageStart
 from copilot_runtime.extensions.settings import Settings
@@ -48,7 +48,8 @@ class HeldAdapter(Adapter):
 
 
 def a_runtime(adapter: Adapter, threads: str = "memory") -> CopilotRuntime:
-    settings = Settings(threads=threads)
+    name = "demo" if isinstance(adapter, DemoAdapter) else ""
+    settings = Settings.model_validate({"threads": threads, "adapter": {"name": name}})
     return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 
 

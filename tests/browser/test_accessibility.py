@@ -41,7 +41,8 @@ async def find_violations(page: Page, axe: str) -> list[Any]:
 
 
 async def test_axe_finds_nothing_in_the_chat(browser: Browser, axe: str) -> None:
-    clerk, settings = ScriptedAgent(EXPORT), Settings(threads="memory")
+    clerk = ScriptedAgent(EXPORT)
+    settings = Settings.model_validate({"threads": "memory", "adapter": {"name": "demo"}})
     runtime = CopilotRuntime(DemoAdapter(pace=0), agents={"clerk": clerk}, settings=settings)
     async with served(runtime) as url, opened(browser) as context:
         page = await context.new_page()

@@ -200,8 +200,6 @@ async def test_a_frame_stays_as_it_is_when_the_conversation_goes_on(browser: Bro
 
 
 async def test_a_page_of_models_is_drawn_where_the_server_offers_it(browser: Browser):
-    async with console(browser, DemoAdapter(pace=0)) as page:
-        await expect(page.get_by_role("button", name="Draw a form for a booking")).to_be_visible()
     async with console(browser, drawing_pages(DemoAdapter(pace=0))) as page:
         await say(page, "Draw a page with a stopwatch")
         await expect(page.get_by_text("There is the page.")).to_be_visible()

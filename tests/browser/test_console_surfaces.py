@@ -262,7 +262,7 @@ async def test_agents_learn_of_the_catalog_unless_surfaces_are_off(
 
 async def test_the_demo_draws_a_form_and_hears_of_its_button(browser: Browser):
     async with console(browser, DemoAdapter(pace=0)) as page:
-        await page.get_by_role("button", name="Draw a form for a booking", exact=True).click()
+        await say(page, "Draw a form for a booking")
         await expect(page.get_by_text("There it is.")).to_be_visible()
         await page.get_by_label("Name").fill("Ada")
         await expect(page.get_by_text("2 seats on Saturday, 4 May")).to_be_visible()

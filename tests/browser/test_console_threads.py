@@ -300,7 +300,7 @@ FILL = f"""async (count) => {{
 ASKS = f"async (thread) => {{ await ({ASK})(thread, 'from elsewhere'); }}"
 
 LEAVES = f"""async () => {{
-  const [, , note] = offeredTools();
+  const [, note] = offeredTools();
   await (await ({ASK})("left", "Add a note: tea", [note])).text();
 }}"""
 

@@ -138,7 +138,9 @@ def test_plugins_says_what_a_part_needs_and_how_to_get_it_from_where_we_came(
     assert re.search(r"postgres .* needs asyncpg: pip install .*\[postgres\]'", done.stdout)
 
 
-def test_a_server_with_reload_serves_what_was_changed(tmp_path: Path) -> None:
+def test_a_server_with_reload_serves_what_was_changed_and_has_the_traces_of_before(
+    tmp_path: Path,
+) -> None:
     program = tmp_path / "main.py"
     code = (
         "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
@@ -147,9 +149,14 @@ def test_a_server_with_reload_serves_what_was_changed(tmp_path: Path) -> None:
     program.write_text(code.replace("PRINTED", "first"))
     command = [*COMMAND, "serve", "main:runtime", "--port", "0", "--reload"]
     with running(command, cwd=tmp_path, env=CLEAN | {"PYTHONUNBUFFERED": "1"}) as server:
-        server.until(r"(?s)first.*^Ctrl-C.*$")
+        url = server.until(r"(?s)first.*runtimeUrl +(\S+).*^Ctrl-C.*$")[1]
+        finished([*COMMAND, "chat", "--url", url, "-m", "Hello"], cwd=tmp_path, env=CLEAN)
         program.write_text(code.replace("PRINTED", "second"))
-        server.until(r"(?s)second.*^Ctrl-C.*$")
+        url = server.until(r"(?s)second.*runtimeUrl +(\S+).*^Ctrl-C.*$")[1]
+        with urlopen(f"{url}/traces") as answer:
+            traces = json.load(answer)["traces"]
+
+    assert len(traces) == 1
 
 
 def test_settings_are_listed_with_their_value_now() -> None:
@@ -166,7 +173,7 @@ def test_a_pipe_that_ends_early_is_no_error() -> None:
 def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
     banner = start()
     assert "serves demo" in banner
-    assert "no language model" in banner
+    assert "rules answer in place of a model" in banner
     assert re.search(r"runtimeUrl  http://127\.0\.0\.1:\d+/graphql", banner)
 
 
@@ -178,6 +185,21 @@ def test_the_banner_names_the_settings_file_and_where_threads_are(
     assert f"settings    {tmp_path / 'copilot.yml'}\n" in banner
     assert f"threads     sqlite:{tmp_path / 'chats.db'}\n" in banner
     assert "threads     sqlite:" + str(tmp_path / "x.db") in start(COPILOT_THREADS="sqlite:x.db")
+
+
+@pytest.mark.parametrize("words", [[], ["--workers", "2"]])
+def test_the_banner_has_the_addresses_of_a_runtime_that_a_program_mounts(
+    words: list[str], start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "main.py").write_text(
+        "from fastapi import FastAPI\nfrom copilot_runtime import CopilotRuntime, DemoAdapter\n"
+        "app = FastAPI()\nCopilotRuntime(DemoAdapter()).mount(app, '/api', console=True)\n"
+    )
+    banner = start("main:app", *words)
+
+    place = r"http://127\.0\.0\.1:\d+/"
+    assert re.search(rf"try it      {place}\n  runtimeUrl  {place}api\n", banner), banner
+    assert f"threads     sqlite:{tmp_path / '.copilot' / 'threads.db'}\n" in banner
 
 
 def test_a_settings_file_beside_a_program_elsewhere_is_not_read_and_that_is_said(

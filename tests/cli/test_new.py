@@ -38,22 +38,36 @@ def test_a_new_project_serves_its_pages_and_a_chat(project: Path) -> None:
         origin = re.search(r"http://[\d.:]+", banner)
         assert origin is not None
         url = f"{origin[0]}/api/copilotkit"
-        done = finished([*COMMAND, "chat", "--url", url, "-m", "hello"], cwd=project, env=CLEAN)
+        ask = [*COMMAND, "chat", "--url", url, "-m", "Are you open on Saturday?"]
+        done = finished(ask, cwd=project, env=CLEAN)
 
+    assert "has to name OpenAIAdapter() instead" in banner
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Hello" in done.stdout
+    assert "10 to 14" in done.stdout
 
 
-@in_one_test("model", [*MODELS])
+@in_one_test("model", [name for name, adapter in MODELS.items() if adapter])
 def test_a_new_project_imports_the_adapter_of_its_model(model: str, tmp_path: Path) -> None:
     CliRunner().invoke(cli, ["new", str(tmp_path / model), "--model", model, "--no-react"])
     text = (tmp_path / model / "app.py").read_text()
-    found = re.search(r"from (\S+) import (\w+)\n\nHOURS", text)
+    found = re.search(r"from (\S+) import (\w+)\n\nDay", text)
 
     assert found is not None
     assert hasattr(import_module(found[1]), found[2])
-    assert f"adapter={found[2]}()" in text
+    assert f"adapter={found[2]}()," in text
+    assert "DemoAdapter" not in text
     assert not (tmp_path / model / "page").exists()
+
+
+@in_one_test(("key", "adapter"), [("", "DemoAdapter"), ("sk-test", "OpenAIAdapter")])
+def test_a_new_project_has_a_model_as_soon_as_there_is_a_key(
+    key: str, adapter: str, project: Path
+) -> None:
+    words = "import app; print(type(app.runtime.adapter).__name__)"
+    env = {**CLEAN, "OPENAI_API_KEY": key}
+    done = finished([sys.executable, "-c", words], cwd=project, env=env)
+
+    assert done.stdout.splitlines() == [adapter]
 
 
 def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:

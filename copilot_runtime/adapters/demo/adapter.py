@@ -37,11 +37,11 @@ from copilot_runtime.adapters.demo.passages import (
     quote_passages,
 )
 from copilot_runtime.adapters.demo.plans import (
-    QUESTIONS_OF_A_TRIP,
     REPORT_EVALUATION,
     join_outcomes,
     judge_outcome,
     read_task,
+    summarize_outcomes,
     write_tasks,
 )
 from copilot_runtime.adapters.demo.schema import Table, read_schema
@@ -56,19 +56,10 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.base.errors import (
-    AuthenticationFailed,
-    CopilotError,
-    Misuse,
-    NetworkError,
-    RateLimited,
-)
+from copilot_runtime.base.errors import CopilotError, Misuse, NetworkError
 from copilot_runtime.base.jsonvalue import (
-    JsonValue,
     as_list,
-    as_objects,
     get_object,
-    get_text,
     parse_object,
 )
 
@@ -82,10 +73,17 @@ class DemoAdapter(Adapter):
         pace: The pause before each word, in seconds.
     """
 
-    suggestions = ("What time is it in Paris?", "Tell me a long story", "Think about the sea")
+    introduction = (
+        "This is a demo: rules answer in place of a model, and need no key. For a model, set "
+        "OPENAI_API_KEY; a program that names DemoAdapter() has to name OpenAIAdapter() instead."
+    )
 
     def __init__(self, *, pace: float = 0.03) -> None:
         self._pace = pace
+
+    def suggest(self, actions: Sequence[Action]) -> Sequence[str]:
+        """Return a sentence for each action that takes a value."""
+        return _list_examples(actions)
 
     async def stream(self, request: ChatRequest) -> Events:
         """Answer the last message of `request`, word by word.
@@ -119,7 +117,13 @@ class DemoAdapter(Adapter):
         for event in assembly.events:
             yield event
         prompt = sum(len(m.content.split()) for m in request.messages if isinstance(m, TextMessage))
-        yield Usage(model="demo", provider="demo", input_tokens=prompt, output_tokens=words)
+        yield Usage(
+            model="demo",
+            provider="demo",
+            input_tokens=prompt,
+            output_tokens=words,
+            dollars=(prompt + 4 * words) / 1_000_000,  # made up, as the page Costs says
+        )
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return `demo` as the provider and the model."""
@@ -138,7 +142,8 @@ class Part(NamedTuple):
 _NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
 _REAL_MODEL = (
     "For real answers, set `OPENAI_API_KEY` ([get one](https://platform.openai.com/api-keys)) and "
-    "start the runtime again."
+    "start the runtime again; a program that names `DemoAdapter()` has to name `OpenAIAdapter()` "
+    "instead."
 )
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
 _TRY = "Try one of these:\n\n"
@@ -159,7 +164,6 @@ _THOUGHT = (
     "The person wants me to think. I cannot. But I can show what thinking looks like on the "
     "wire: a stream of reasoning that comes before the answer."
 )
-_TOOLS = "Available tools:"
 _TITLE = "Write a title"
 _STATE_ACTIONS = "AGUISendState"
 _MAX_TITLE = 40
@@ -176,7 +180,7 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     task = read_task(prompt)
     text = (task or prompt)[:_MAX_TEXT]
     if parameters.tool_choice == "function":
-        yield _apply_tool_choice(offered, parameters.tool_choice_name, text, request.messages)
+        yield _apply_tool_choice(offered, parameters.tool_choice_name, text)
     elif title := _build_title(request.messages):
         yield Part("text", title)
     elif results := _last_results(request.messages):
@@ -187,6 +191,8 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
         yield _call(judge_outcome(prompt))
     elif outcomes := join_outcomes(prompt):
         yield Part("text", outcomes)
+    elif task and (summary := summarize_outcomes(prompt)):
+        yield Part("text", summary)
     elif task:
         yield from _fail_refusal(text, _chat(request, text, actions, offered))
     else:
@@ -213,9 +219,7 @@ def _chat(
     elif words <= _SMALL_TALK:
         yield Part("text", _introduce(words, actions, tables))
     elif call := (
-        _set_state(text, request.actions)
-        or plan_drawing(text, offered)
-        or plan_call(text, tables, {action.name for action in actions})
+        plan_drawing(text, offered) or plan_call(text, tables, {action.name for action in actions})
     ):
         yield _call(call)
     elif any(action.name == "create_plan" for action in actions):
@@ -228,7 +232,7 @@ def _chat(
     elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
-        yield Part("text", f"{lacks}{_NOT_A_MODEL} These passages may answer that:\n\n{links}")
+        yield Part("text", f"{lacks}These passages may answer that:\n\n{links}\n\n{NOTE}")
     elif tables:
         yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
     elif matches := match_actions(text, actions):
@@ -259,21 +263,14 @@ def _apply_rules(words: set[str], is_question: bool) -> list[Part | CopilotError
     if is_question:  # about something that took long, or failed for a reason
         return []
     if words & {"error", "errors", "fail", "crash"}:
-        return [Part("text", "Here it comes: I start a sentence and"), _build_error(words)]
+        error = NetworkError("The demo model broke off, because you asked for an error.")
+        return [Part("text", "Here it comes: I start a sentence and"), error]
     if words & {"think", "reason", "reasoning"}:
         return [
             Part("reasoning", _THOUGHT),
             Part("text", "I have thought about it. (I cannot really think.)"),
         ]
     return [Part("text", tell_story())] if "long" in words else []
-
-
-def _build_error(words: set[str]) -> CopilotError:
-    if words & {"401", "key", "authentication"}:
-        return AuthenticationFailed("The demo model refused a key that you never gave it.")
-    if words & {"429", "rate", "limit"}:
-        return RateLimited("The demo model asks for patience, because you asked it to.")
-    return NetworkError("The demo model broke off, because you asked for an error.")
 
 
 def _list_attachments(message: Message) -> Iterator[str]:
@@ -291,16 +288,6 @@ def _format_size(base64: str) -> str:
     return f"{len(base64) * 3 // 4:,} bytes"
 
 
-def _set_state(text: str, actions: Sequence[Action]) -> Call | None:
-    """Return a call for "set the state to {...}" if the client shares a state, or `None`."""
-    name = f"{_STATE_ACTIONS}Snapshot"
-    before, brace, after = text.partition("{")
-    if "state" not in split_words(before) or name not in {each.name for each in actions}:
-        return None
-    state = _read_json(brace + after)
-    return None if state is None else Call(name, {"snapshot": state})
-
-
 def _build_title(messages: Sequence[Message]) -> str:
     """Return the start of the user's text if the runtime requests a title, or an empty string."""
     first = messages[0] if messages else None
@@ -311,38 +298,15 @@ def _build_title(messages: Sequence[Message]) -> str:
 
 
 def _apply_tool_choice(
-    actions: Sequence[Action], name: str | None, text: str, messages: Sequence[Message]
+    actions: Sequence[Action], name: str | None, text: str
 ) -> Part | CopilotError:
     """Call the function that the client requires, as react-core's chat suggestions do."""
     action = next((each for each in actions if each.name == name), None)
     if action is None:
         offered = ", ".join(repr(each.name) for each in actions) or "none"
         return Misuse(f"The client insists on the action {name!r}. Offered: {offered}.")
-    tools = [tool for message in messages for tool in _parse_tools(message)]
-    ideas = [(format_title(tool), build_example(tool)) for tool in tools[:3]]
-    ideas += [(sentence, sentence) for sentence in _ALWAYS]
-    items = [{"title": title, "message": sentence} for title, sentence in ideas[:3]]
+    items = [{"title": sentence, "message": sentence} for sentence in _ALWAYS]
     return _call(Call(action.name, fill_arguments(action.parameters, text, items=items)))
-
-
-def _parse_tools(message: Message) -> list[Action]:
-    """Parse the list of tools in the prompt with which react-core asks for suggestions."""
-    if not isinstance(message, TextMessage):
-        return []
-    tools = as_objects(_read_json(message.content.partition(_TOOLS)[2].lstrip()))
-    return [
-        Action(name=name, parameters=parse_object(get_text(tool, "jsonSchema")))
-        for tool in tools
-        if (name := get_text(tool, "name"))
-    ]
-
-
-def _read_json(text: str) -> JsonValue:
-    """Return the JSON value at the start of a text, or `None` if there is none."""
-    try:
-        return json.JSONDecoder().raw_decode(text)[0]
-    except ValueError:
-        return None
 
 
 def _call_matches(matches: Sequence[Match]) -> Iterator[Part]:
@@ -356,16 +320,21 @@ def _call(call: Call) -> Part:
 
 
 def _suggest(actions: Sequence[Action]) -> str:
-    """Name three things to try; actions with an example of a value are the most telling."""
+    """Name three things to try."""
     if any(action.name == "create_plan" for action in actions):
-        return f"{_TRY}- Plan a trip: {QUESTIONS_OF_A_TRIP.format('MV Tern')}"
+        return "Write several questions or steps in one message: each becomes a task."
+    examples = [*_list_examples(actions), *_ALWAYS]
+    return _TRY + "\n".join(f"- {example}" for example in examples[:3])
+
+
+def _list_examples(actions: Sequence[Action]) -> Sequence[str]:
+    """Return sentences that call actions; those with an example of a value are the most telling."""
     telling = sorted(actions, key=lambda action: not as_list(action.parameters.get("required")))
-    examples = [
+    return [
         example
         for action in telling
         if (example := build_example(action)) != format_title(action) or action.in_browser
-    ] + [*_ALWAYS]
-    return _TRY + "\n".join(f"- {example}" for example in examples[:3])
+    ]
 
 
 def _last_user_text(messages: Sequence[Message]) -> str:
@@ -391,8 +360,6 @@ def _report(result: ResultMessage) -> str:
         return description
     if description := describe_drawing(result.name, result.result, output):
         return description
-    if result.name.startswith(_STATE_ACTIONS):
-        return "The shared state has changed."
     if not result.result.strip():
         return f"The action `{result.name}` is done."
     text = result.result if len(result.result) <= 500 else f"{result.result[:500]}…"

@@ -24,7 +24,6 @@ from copilot_runtime.adapters.demo.question import (
 from copilot_runtime.adapters.demo.schema import Table, join_tables, quote_name, stem
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, as_text, get_text
 
-_SAVE = re.compile(r"\bsave\b(.*)\bas (?:a data ?set )?[\"“]?(\w+)[\"”]?", re.IGNORECASE)
 _FUNCTIONS = {
     "AVG": list_stems("average avg mean"),
     "MEDIAN": list_stems("median"),
@@ -113,18 +112,13 @@ def describe_result(name: str, output: JsonObject) -> str:
     return f"Here is what I found. {NOTE}" if name in _FOUND else ""
 
 
-_FOUND = ("compare_data", "summarize_data", "save_as_dataset", "query_data", "query_kpi_data")
+_FOUND = ("compare_data", "summarize_data")
 
 
 def _plan(text: str, table: Table) -> tuple[Call | None, list[str]]:
     """Return a call, and the words of the question that it does not answer."""
-    if saved := _SAVE.search(text):
-        question = read_question(saved[1], table)
-        call = Call("save_as_dataset", {"name": saved[2], "sql": _select_rows(question)})
-    else:
-        question = read_question(text, table)
-        call = _choose_tool(question)
-    return call, question.list_unknown()
+    question = read_question(text, table)
+    return _choose_tool(question), question.list_unknown()
 
 
 def _choose_tool(question: Question) -> Call | None:

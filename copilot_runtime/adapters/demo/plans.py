@@ -2,16 +2,30 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
-from copilot_runtime.adapters.demo.matching import NOTE, Call, split_clauses, split_words
+from copilot_runtime.adapters.demo.matching import NOTE, Call, split_words
 
 REPORT_EVALUATION = "report_evaluation"
 """The tool with which a planner has an outcome judged."""
-QUESTIONS_OF_A_TRIP = (
-    "Who is the captain of {0}? Where do dogs travel on {0}? Is there coffee on {0}?"
-)
 
-_TRIP = re.compile(r"\b(?:trip|weekend|day|crossing)\b.* (?:on|with) ((?:[A-Z]\w*\s?)+)")
+_STEPS = (
+    "answer book calculate check compare count create describe draw explain find list plan "
+    "recommend report send show summarise summarize tell translate write "
+    "are can did do does how is what when where which who why will"
+)
+_BORDER = re.compile(
+    rf"(?<=[^\d\s][.?!;])\s+|\n+|,?\s+(?:and|then|and then)\s+(?=(?:{'|'.join(_STEPS.split())})\b)",
+    re.IGNORECASE,
+)
+"""Where a request is split into tasks: between sentences, and before a further step."""
+_OPENING = re.compile(r"^[^.?!:\n]*:\s+(?=\S)")
+_MARK = re.compile(r"^\s*(?:[-*\N{BULLET}]|\d+[.)]|and|then)\s+", re.IGNORECASE)
+_LATER = re.compile(
+    r"^(?:recommend|summari[sz]e|write)\b|\b(?:summary|overview)\b|\b(?:them|the best)$",
+    re.IGNORECASE,
+)
+"""A task that needs the outcomes of those before it."""
 _COUNTS = {*split_words("average chart many most much number revenue share sum total")}
 _DATA = "Questions about data with numbers, tables and charts."
 """The analyst's description of the questions that it answers."""
@@ -19,21 +33,19 @@ _TASK = re.compile(
     r"# The request\n.*\n# Your task: .*?\*\*Purpose:\*\* (.*?)(?=\n\n\*\*|\Z)", re.DOTALL
 )
 _OUTCOMES = "# The outcomes\n\n"
+_EARLIER = re.compile(r"^# What came of the tasks before it\n\n(.*?)(?=^# |\Z)", re.DOTALL | re.M)
 
 
-def write_tasks(text: str) -> list[Mapping[str, str]]:
-    """Return a task for each clause after a colon, for questions of a trip, or for the text."""
-    trip = _TRIP.search(text)
-    questions = QUESTIONS_OF_A_TRIP.format(trip[1].strip()) if trip else ""
-    listed = split_clauses(text.partition(": ")[2] or questions) or [text]
-    return [
-        {
-            "name": name,
-            "purpose": one,
-            "applicability": _DATA if _COUNTS & {*split_words(one)} else "",
-        }
-        for name, one in {one[:200]: one for one in listed}.items()
-    ]
+def write_tasks(text: str) -> list[Mapping[str, Any]]:
+    """Return a task for each question or step of a text, without an opening such as `To do: `."""
+    pieces = _BORDER.split(_OPENING.sub("", text))
+    steps = {one[:200]: one for piece in pieces if (one := _MARK.sub("", piece).strip(" ,.;"))}
+    tasks: list[Mapping[str, Any]] = []
+    for name, one in steps.items():
+        needs = [task["name"] for task in tasks] if _LATER.search(one) else []
+        kind = _DATA if _COUNTS & {*split_words(one)} and not needs else ""
+        tasks.append({"name": name, "purpose": one, "applicability": kind, "depends_on": needs})
+    return tasks
 
 
 def read_task(prompt: str) -> str:
@@ -54,3 +66,11 @@ def join_outcomes(prompt: str) -> str:
     text = prompt.partition(_OUTCOMES)[2].replace(NOTE, "").strip()
     text = re.sub(r"^## [^:\n]*: (.*)$", r"**\1**", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", f"{text}\n\n{NOTE}") if text else ""
+
+
+def summarize_outcomes(prompt: str) -> str:
+    """Return the beginnings of the outcomes that a task depends on; empty if there are none."""
+    found = _EARLIER.search(prompt)
+    firsts = re.findall(r"^## (.*)\n\n(.+)$", found[1], re.MULTILINE) if found else []
+    lines = "\n".join(f"- {purpose}: {first}" for purpose, first in firsts)
+    return f"In short:\n\n{lines}\n\n{NOTE}" if lines else ""

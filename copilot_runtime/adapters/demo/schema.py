@@ -143,8 +143,10 @@ def read_schema(texts: Sequence[str]) -> Sequence[Table]:
     catalog = found[1] if (found := _CATALOG.search(block)) else ""
     tables = [_add_metrics(_describe_table(table, about, totals), catalog) for table in tables]
     is_other = bool(_LABEL.search(block))
-    others = _OTHER.findall(block)
-    return tables + [Table(name, _read_columns(body), is_other=is_other) for name, body in others]
+    others = [
+        Table(name, _read_columns(body), is_other=is_other) for name, body in _OTHER.findall(block)
+    ]
+    return [*tables, *(_add_metrics(table, catalog) for table in others)]
 
 
 def join_tables(tables: Sequence[Table]) -> Sequence[Table]:

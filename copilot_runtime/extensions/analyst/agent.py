@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from copilot_runtime.actions.execute import execute
+from copilot_runtime.agents.instructions import InstructedAgent
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.api.agent import APPROVAL_CAPABILITIES, Agent
+from copilot_runtime.api.agent import APPROVAL_CAPABILITIES
 from copilot_runtime.api.events import (
     ActionExecutionResult,
     Event,
@@ -19,8 +20,8 @@ from copilot_runtime.api.events import (
     TextMessageStart,
 )
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage, new_id
-from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
-from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.api.run_input import CURRENT_RUN, Parameters, RunInput
+from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.guards import AnswerTexts
@@ -57,7 +58,7 @@ _PREVIEW = 100
 """Number of characters of the question that the first thought repeats."""
 
 
-class AnalystAgent(Agent):
+class AnalystAgent(InstructedAgent):
     """Answers questions about the data of an `Analyst`.
 
     Args:
@@ -87,13 +88,15 @@ class AnalystAgent(Agent):
         self.signature = Signature(Path(analyst.settings.store))
         self._load_secret = load_secret
         self.loop: Loop = find_loop(analyst.settings)
-        self.instructions = analyst.settings.instructions
-        self.has_instructions = analyst.settings.framework == "own"
+        self.instructions: str = analyst.settings.instructions  # pyright: ignore[reportIncompatibleVariableOverride]  # no function of a run
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the adapter that do not depend on a request."""
-        if self.analyst.settings.framework == "own":
+        """Raise the errors that do not depend on a model's answer."""
+        framework = self.analyst.settings.framework
+        if framework == "own":
             self.adapter.check(run)
+        elif run.overrides is not None and run.overrides.parameters != Parameters():
+            raise Misuse(f"The model of the analyst is that of {framework}, and not changed here.")
 
     def run(self, run: RunInput) -> Events:
         """Yield thoughts, calls, tables and charts as they come, and the answer.

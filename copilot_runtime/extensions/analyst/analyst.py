@@ -308,13 +308,14 @@ class Analyst:
     ) -> str:
         """Render the schema of a question's data for the model, within the caller's scope."""
         files = self.contexts.files
-        datasets = session.list_datasets()
         if not session.dataset:
             return "<schema>\nThere is no data that this person may see.\n</schema>"
         dataset = session.find_dataset()
         table = await self.engine.describe(dataset.name, session.scope)
         about = f"{session.question} {question.last_sql or ''}"
-        ranked = rank_datasets(datasets, about, self.find_synonyms)
+        others = [one for one in session.list_datasets() if one.name != dataset.name]
+        tables = [dataset, *rank_datasets(others, about, self.find_synonyms)]
+        notes = (files.catalog.render_metrics(one.columns, one.name) for one in tables)
         remembered = await self.memory.recall(self.build_memory_key(dataset, session.scope))
         return build_schema_context(
             table,
@@ -322,9 +323,9 @@ class Analyst:
                 label=question.dataset_label,
                 description=dataset.description,
                 totals=dataset.totals,
-                others=[one for one in ranked if one.name != dataset.name],
+                others=tables[1:],
                 hints=files.hints,
-                metric_notes=files.catalog.render_metrics(dataset.columns, dataset.name),
+                metric_notes="\n".join(dict.fromkeys("\n".join(filter(None, notes)).splitlines())),
                 memory=render_compact(remembered),
                 agent_name=question.agent_name,
                 last_sql=question.last_sql or "",

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.agents.instructions import InstructedAgent
 from copilot_runtime.agents.tool_loop import ended_by_length
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.api.agent import TOOL_CAPABILITIES, Agent
+from copilot_runtime.api.agent import TOOL_CAPABILITIES
 from copilot_runtime.api.events import (
     Event,
     Events,
@@ -80,7 +81,7 @@ class _Scope(NamedTuple):
     limiter: CallLimiter
 
 
-class AssistantAgent(Agent):
+class AssistantAgent(InstructedAgent):
     """An assistant of a folder, as an agent.
 
     A conversation that starts with it may continue with another one: the last hand-off in the
@@ -97,7 +98,6 @@ class AssistantAgent(Agent):
         window_rules: How a budgeted context window is filled: a name of `RULES`.
     """
 
-    has_instructions = True
     executes_actions = True
 
     def __init__(
@@ -145,7 +145,7 @@ class AssistantAgent(Agent):
         return self._body if self._body is not None else definition.body if definition else ""
 
     @instructions.setter
-    def instructions(self, template: str) -> None:
+    def instructions(self, template: str) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
         self._body = template
 
     @property

@@ -1,10 +1,11 @@
 """The pages for people: the chat at `/`, and one for each extension that has one."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from starlette.routing import BaseRoute
 
-from copilot_runtime.adapters.demo import DemoAdapter
+from copilot_runtime.actions.sources import ActionList
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.console.playground import (
     OperatorPlayground,
@@ -32,21 +33,19 @@ class ConsoleExtension(Extension):
         )
 
     def pages(self, path: str) -> Sequence[BaseRoute]:
-        from copilot_runtime.extensions.console.pages import Shell, build_pages, read_logo
+        from copilot_runtime.extensions.console.pages import ChatPage, Shell, build_pages, read_logo
 
         core = self._core
         options = core.parts.find(GenerativeUi)
         a2ui = None if options is None else options.a2ui
         settings = narrow_settings(core.settings)
         console = settings.console
-        draws_surfaces = a2ui is None or a2ui.enabled
-        own, others = core.adapter.suggestions, settings.knowledge.suggestions
-        is_demo = own is DemoAdapter.suggestions
-        if is_demo and draws_surfaces:
-            own = (own[0], "Draw a form for a booking", *own[1:])
-        suggestions = {"default": console.suggestions or (*others[:1], *own)}
-        if is_demo and others and settings.planner.name:
-            suggestions[settings.planner.name] = (f"Plan a trip: {' '.join(others)}",)
+        questions = settings.knowledge.suggestions
+        lists = [source.ready for source in core.sources if isinstance(source, ActionList)]
+        own = core.adapter.suggest([*chain.from_iterable(lists)])
+        suggestions = {"default": console.suggestions or (*questions, *own)}
+        if questions and settings.planner.name:
+            suggestions[settings.planner.name] = (" ".join(questions),)
         return build_pages(
             Shell(
                 endpoint=path,
@@ -55,8 +54,11 @@ class ConsoleExtension(Extension):
                 title=console.title,
                 logo=read_logo(console.logo),
             ),
-            suggestions=suggestions,
-            is_demo=is_demo,
-            history=settings.history,
-            draws_surfaces=draws_surfaces,
+            ChatPage(
+                suggestions=suggestions,
+                introduction=core.adapter.introduction,
+                is_demo=settings.adapter.name == "demo",
+                history=settings.history,
+                draws_surfaces=a2ui is None or a2ui.enabled,
+            ),
         )

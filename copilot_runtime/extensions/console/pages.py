@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from copilot_runtime.app.extension import OffPage
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.console.document import Document
 from copilot_runtime.extensions.console.sandbox import sandbox_route
@@ -168,14 +169,23 @@ def read_logo(file: str) -> str:
     return f"data:image/{kind};base64,{b64encode(content).decode()}"
 
 
-def build_pages(
-    shell: Shell,
-    *,
-    suggestions: Mapping[str, Sequence[str]] | None = None,
-    is_demo: bool = False,
-    history: str = "client",
-    draws_surfaces: bool = False,
-) -> Sequence[BaseRoute]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPage:
+    """The values of the chat's page."""
+
+    suggestions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Example questions for agents, by name."""
+    introduction: str = ""
+    """What the model says of itself to developers."""
+    is_demo: bool = False
+    """Whether no program is served, but the demo: the page offers it tools to try."""
+    history: str = "client"
+    """The setting, which decides how a question is edited."""
+    draws_surfaces: bool = False
+    """Whether the page offers its A2UI components to agents."""
+
+
+def build_pages(shell: Shell, chat: ChatPage) -> Sequence[BaseRoute]:
     """Return the routes of all pages of a runtime, which link to each other.
 
     They must precede the runtime's own routes: if clients also use `/`, the page matches only
@@ -186,37 +196,22 @@ def build_pages(
         *(_off_route(shell, name) for name in _TABS if not shell.pages.get(name)),
         sandbox_route(_SANDBOX),
         widget_route(shell.endpoint, shell.title),
-        console_route(
-            shell,
-            suggestions=suggestions,
-            is_demo=is_demo,
-            history=history,
-            draws_surfaces=draws_surfaces,
-        ),
+        console_route(shell, chat),
     ]
 
 
-def console_route(
-    shell: Shell,
-    *,
-    suggestions: Mapping[str, Sequence[str]] | None = None,
-    is_demo: bool = False,
-    history: str = "client",
-    draws_surfaces: bool = False,
-) -> Route:
+def console_route(shell: Shell, chat: ChatPage) -> Route:
     """Return the route of the chat.
 
     The endpoint may be empty: then browsers get the page, and other requests go to the runtime.
-    `suggestions` are example questions for agents, by name. If the model `is_demo`, the page offers
-    it tools to try. `history` is the setting: it decides how a question is edited. If the
-    server `draws_surfaces`, the page offers its A2UI components to agents.
     """
     values = {
-        "__SUGGESTIONS__": escape(json.dumps(suggestions or {})),
-        "__DEMO__": "yes" if is_demo else "",
-        "__HISTORY__": history,
+        "__SUGGESTIONS__": escape(json.dumps({**chat.suggestions})),
+        "__INTRODUCTION__": escape(chat.introduction),
+        "__DEMO__": "yes" if chat.is_demo else "",
+        "__HISTORY__": chat.history,
         "__KEEPS_TRACES__": "yes" if shell.pages.get("tracing") and shell.keeps_traces else "",
-        "__SURFACES__": "yes" if draws_surfaces else "",
+        "__SURFACES__": "yes" if chat.draws_surfaces else "",
     }
 
     async def answer(request: Request) -> Response:
@@ -256,7 +251,7 @@ def _off_route(shell: Shell, extension: str) -> Route:
         return response
 
     path, name = f"/{tab.title.lower()}", f"no {tab.name}"
-    return _OffRoute(path, answer, methods=["GET"], name=name, include_in_schema=False)
+    return _OffRoute(path, answer, methods=["GET"], name=name)
 
 
 class _BrowserRoute(Route):
@@ -269,15 +264,8 @@ class _BrowserRoute(Route):
         return super().matches(scope)
 
 
-class _OffRoute(_BrowserRoute):
-    """The route of a page that is off, which gives way to any other route of the application."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        match, child = super().matches(scope)
-        routes = scope["app"].routes if match is Match.FULL else ()
-        if any(one.matches(scope)[0] is Match.FULL for one in routes if one is not self):
-            return Match.NONE, {}
-        return match, child
+class _OffRoute(OffPage, _BrowserRoute):
+    """The route of a page that is off, for browsers alone."""
 
 
 @cache

@@ -6,13 +6,13 @@ The endpoint says what can be changed. The changes come with the run itself, see
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
 from urllib.parse import unquote
 
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.agents.instructions import InstructedAgent
+from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
 from copilot_runtime.api.events import Custom, Events
 from copilot_runtime.api.identity import Caller, Forbidden
 from copilot_runtime.api.run_input import RunInput
@@ -96,16 +96,16 @@ class PlaygroundEndpoint(Transport):
         # the analyst and the planner have tools of their own
         actions = [] if agent.has_data or agent.has_plans else await self._runs.actions(run)
         return {
-            "has_instructions": agent.has_instructions,
+            "has_instructions": isinstance(agent, InstructedAgent),
             "instructions": _find_instructions(agent) if self._keeps_content else None,
             "is_secret": not self._keeps_content,
             "tools": [{"name": it.name, "description": it.description} for it in actions],
         }
 
 
-def _find_instructions(agent: Any) -> str | None:
+def _find_instructions(agent: Agent) -> str | None:
     """Return the text of an agent's instructions; `None` if a function writes them."""
-    found = agent.instructions if agent.has_instructions else None
+    found = agent.instructions if isinstance(agent, InstructedAgent) else None
     return "" if found is None else found if isinstance(found, str) else None
 
 

@@ -550,8 +550,13 @@ class Knowledge:
     async def find_resources(
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
     ) -> list[Identifier]:
-        """Return the identifiers of the resources that the actor may list."""
+        """Return the identifiers of the resources that the actor may list.
+
+        Without a prefix, those of a thing in several files are one, as in searches.
+        """
         access, filter = self.access(actor, "list"), Filter(prefix=prefix)
+        if not prefix:
+            access = await self.resources.narrow_to_things(access)
         if type:
             found = await self.resources.find_by_type(type, access=access)
             return [it for it in found if filter.matches(it)]

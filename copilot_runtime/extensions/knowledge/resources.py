@@ -278,6 +278,12 @@ class ResourceIndex:
         version, things = await self._catalog.list_things()
         return FullestAccess(access, things, version) if things else access
 
+    async def count(self) -> int:
+        """Return the number of resources; those of a thing in several files are one."""
+        entries = await self._refresh()
+        _, things = await self._catalog.list_things()
+        return len(entries) - sum(len(uris) - 1 for uris in things.values() if uris)
+
     async def versions(self) -> Mapping[str, CatalogEntry]:
         """Return type, tokens and version of all resources by URI, from memory.
 

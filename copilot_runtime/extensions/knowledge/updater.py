@@ -195,7 +195,7 @@ class Updater:
             )
         else:
             logger.info(
-                "Knowledge: %d resources, up to date after %.1f s; vectors by %s",
+                "Knowledge: %d resources in all, up to date after %.1f s; vectors by %s",
                 self._count,
                 seconds,
                 self._knowledge.embedder.model,
@@ -244,7 +244,7 @@ class Updater:
 
     async def count(self) -> int:
         """Return the number of resources, and store it for the status."""
-        self._count = len(await self._knowledge.resources.versions())
+        self._count = await self._knowledge.resources.count()
         return self._count
 
     async def wait_for_first(self) -> None:

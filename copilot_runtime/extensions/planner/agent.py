@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.adapters.chat_span import stream_chat
 from copilot_runtime.agents.instructions import (
+    InstructedAgent,
     Instructions,
     build_system_message,
     check_instructions,
@@ -16,7 +17,6 @@ from copilot_runtime.agents.instructions import (
 )
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest
-from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -102,7 +102,7 @@ _STOP = 3.0
 """Maximum seconds to wait for the end of a stopped plan, for its last snapshot."""
 
 
-class PlannerAgent(Agent):
+class PlannerAgent(InstructedAgent):
     """Creates a plan, follows its execution, and ends with its output.
 
     Args:
@@ -117,8 +117,6 @@ class PlannerAgent(Agent):
     description: The description of the agent.
     resources: Stores tasks as resources of the knowledge extension, if given.
     """
-
-    has_instructions = True
 
     def __init__(
         self,

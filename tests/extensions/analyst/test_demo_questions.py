@@ -162,12 +162,12 @@ OF_THE_SHOP: Sequence[tuple[str, str | None]] = [
     (
         "Which region sells most?",
         "SELECT region, sum(revenue) AS r FROM orders JOIN customers USING (customer_id) "
-        "GROUP BY region ORDER BY r DESC",
+        "WHERE NOT returned GROUP BY region ORDER BY r DESC",
     ),
     (
         "Which segment spends the most?",
         "SELECT segment, sum(revenue) AS r FROM orders JOIN customers USING (customer_id) "
-        "GROUP BY segment ORDER BY r DESC",
+        "WHERE NOT returned GROUP BY segment ORDER BY r DESC",
     ),
     (
         "Which store has the most orders?",

@@ -291,7 +291,7 @@ async def test_a_worker_that_cannot_be_started_is_started_later(
 
     caplog.set_level("INFO", workers.__name__)
     monkeypatch.setattr(workers.logger, "handlers", [Administrator()])
-    parent = workers.Workers([str(program)], 1, environ={}, grace=5, timeout=60, banner="")
+    parent = workers.Workers([str(program)], 1, environ={}, grace=5, timeout=60)
     async with asyncio.timeout(30):
         assert await parent.run() == 0
 

@@ -1,8 +1,10 @@
+import json
 import re
 from base64 import b64encode
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import pytest
@@ -12,12 +14,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
+from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings, action
 from copilot_runtime.api import ActionContext, Adapter
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions import console
-from copilot_runtime.extensions.console.pages import Shell, console_route, read_logo
+from copilot_runtime.extensions.console.pages import ChatPage, Shell, console_route, read_logo
 from copilot_runtime.extensions.console.sandbox import sandbox_route
 from tests.in_one_test import in_one_test
 
@@ -28,7 +30,7 @@ CALL = ActionContext(thread_id="t", run_id="r", call_id="c", properties={}, head
 
 @pytest.fixture
 def client() -> TestClient:
-    return TestClient(Starlette(routes=[console_route(Shell(endpoint="/graphql"))]))
+    return TestClient(Starlette(routes=[console_route(Shell(endpoint="/graphql"), ChatPage())]))
 
 
 def test_the_page_knows_where_its_endpoint_is(client: TestClient):
@@ -48,40 +50,68 @@ def test_every_part_of_the_page_is_in_the_page(client: TestClient):
 
 def test_a_mounted_page_adds_where_it_is_mounted():
     app = Starlette(
-        routes=[Mount("/api/copilot", routes=[console_route(Shell(endpoint="/graphql"))])]
+        routes=[
+            Mount("/api/copilot", routes=[console_route(Shell(endpoint="/graphql"), ChatPage())])
+        ]
     )
 
     assert 'data-endpoint="/api/copilot/graphql"' in TestClient(app).get("/api/copilot/").text
 
 
 def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
-    app = Starlette(routes=[console_route(Shell(endpoint="/graphql"))])
+    app = Starlette(routes=[console_route(Shell(endpoint="/graphql"), ChatPage())])
 
     page = TestClient(app, root_path="/behind/").get("/").text
 
     assert 'data-endpoint="/behind/graphql"' in page
 
 
-@pytest.mark.parametrize(
-    ("adapter", "offered"), [(DemoAdapter(), True), (ScriptedAdapter(), False)]
+@action
+def opening_hours(day: Literal["Friday", "Saturday"]) -> str:
+    """Look up when the library is open."""
+    return f"closed on {day}"
+
+
+@in_one_test(
+    ("adapter", "settings", "suggested"),
+    [
+        (DemoAdapter(), {}, ["Opening hours Saturday"]),
+        (ScriptedAdapter(), {}, []),
+        (DemoAdapter(), {"console": {"suggestions": ["Are you open?"]}}, ["Are you open?"]),
+    ],
 )
-def test_only_the_demo_model_gets_the_demo_suggestions(adapter: Adapter, offered: bool):
-    runtime = CopilotRuntime(adapter=adapter, settings=Settings(threads="memory"))
+def test_suggestions_are_those_of_the_project_or_of_its_actions(
+    adapter: Adapter, settings: dict[str, Any], suggested: list[str]
+) -> None:
+    chosen = Settings.model_validate({"threads": "memory", **settings})
+    runtime = CopilotRuntime(adapter, actions=[opening_hours], settings=chosen)
     page = TestClient(runtime.app()).get("/").text
 
-    assert ("What time is it in Paris?" in page) is offered
+    found = re.search(r'id="chips"[^>]* data-own="([^"]*)"', page)
+    assert found
+    assert json.loads(unescape(found[1])) == {"default": suggested}
+
+
+def test_the_page_says_how_a_program_with_the_demo_gets_a_model() -> None:
+    runtime = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory"))
+    page = TestClient(runtime.app()).get("/").text
+
+    assert "has to name OpenAIAdapter() instead" in page
+    assert 'data-demo=""' in page  # the tools to try are the demo's own
 
 
 def test_a_strange_suggestion_cannot_leave_its_attribute():
     words = '"><script>alert(1)</script>'
-    route = console_route(Shell(endpoint="/graphql"), suggestions={"default": [words]})
+    route = console_route(Shell(endpoint="/graphql"), ChatPage(suggestions={"default": [words]}))
     app = Starlette(routes=[route])
 
     assert "<script>alert" not in TestClient(app).get("/").text
 
 
 def test_a_strange_path_cannot_leave_its_attribute():
-    app = Starlette(routes=[console_route(Shell(endpoint='/"><script>alert(1)</script>'))])
+    app = Starlette(
+        routes=[console_route(Shell(endpoint='/"><script>alert(1)</script>'), ChatPage())]
+    )
 
     assert "<script>alert" not in TestClient(app).get("/").text
 

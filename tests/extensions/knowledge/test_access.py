@@ -426,6 +426,21 @@ async def test_a_link_to_a_hidden_file_shows_nothing_of_it(tmp_path: Path) -> No
         await knowledge.aclose()
 
 
+async def test_a_policy_that_hides_nothing_changes_no_count(tmp_path: Path) -> None:
+    pages, policy = write_pages(tmp_path), tmp_path / "policy.yml"
+    (pages / "copy.html").write_text((pages / "library.html").read_text() + "More.")
+    policy.write_text("default: allow")
+    counts: set[int] = set()
+    for chosen in (None, policy):
+        knowledge = Knowledge("memory", embedder=WordCounter(), policy=chosen, sources=[pages])
+        await knowledge.ingest()
+        shown = await knowledge.find_resources(actor=STRANGERS["ann"])
+        counts |= {len(shown), knowledge.status().resources}
+        await knowledge.aclose()
+
+    assert len(counts) == 1
+
+
 async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

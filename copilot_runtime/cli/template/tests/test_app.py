@@ -10,4 +10,4 @@ def test_the_endpoint_lists_the_agent() -> None:
 
 
 def test_the_library_is_closed_on_sundays() -> None:
-    assert HOURS["sunday"] == "closed"
+    assert HOURS["Sunday"] == "closed"

@@ -48,7 +48,7 @@ async function list() {
   $("list").replaceChildren(...datasets.map(drawDataset));
   $("loading").replaceChildren(...progress.map(drawProgress));
   const rows = datasets.reduce((sum, one) => sum + (one.row_count ?? 0), 0);
-  $("status").textContent = `${formatCount(datasets.length)} data sets, ${formatCount(rows)} rows${problems.map((one) => `. ${one.problem}`).join("")}`;
+  $("status").textContent = `${formatCount(datasets.length)} data ${datasets.length === 1 ? "set" : "sets"}, ${countRows(rows)}${problems.map((one) => `. ${one.problem}`).join("")}`;
   if (!state.open && !state.asking && !$("answers").children.length) await welcome();
   if (progress.length || !datasets.length) setTimeout(() => attempt(list), LOOK_AGAIN);  // loading may not have started yet
 }

@@ -170,7 +170,8 @@ class MetricCatalog:
     def match(self, tree: exp.Expr) -> Sequence[str]:
         """Return the metrics that a query computes exactly as defined, so that it can be trusted.
 
-        The query may be grouped and filtered by any of the metric's dimensions.
+        The query may be grouped and filtered by any of the metric's dimensions. The number of rows
+        of a table is no metric of anybody's: it needs no definition.
         """
         canonical = canonicalize(tree)
         if canonical is None or not isinstance(tree, exp.Select):
@@ -178,7 +179,9 @@ class MetricCatalog:
         return [
             metric.name
             for metric in self.metrics.values()
-            if metric.definition.table and self._equals(metric, tree, canonical)
+            if metric.definition.table
+            and not _is_row_count(metric.definition)
+            and self._equals(metric, tree, canonical)
         ]
 
     def match_values(self, tree: exp.Expr) -> Sequence[str]:
@@ -287,6 +290,11 @@ def _write_value(definition: MetricDefinition) -> str:
     if ratio is not None:
         return f"({ratio.numerator}) / NULLIF({ratio.denominator}, 0)"
     return definition.sql or ""
+
+
+def _is_row_count(definition: MetricDefinition) -> bool:
+    value = _write_value(definition)
+    return not (definition.filters or not value or parse_expression(value).find(exp.Column))
 
 
 def _describe_whole(metric: Metric) -> Iterator[str]:

@@ -20,7 +20,7 @@ async function attempt(work) {
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     const way = button("Sign in", () => askToSignIn(), "link");
-    const mayHelp = error.status === 401 || error.status === 403;
+    const mayHelp = error.status === 401 || (error.status === 403 && !isByLogin());
     $("problem").replaceChildren(...[error.message, error.status === 403 ? $("problem").dataset.forbidden : "", mayHelp ? way : ""].filter(Boolean).flatMap((part) => [part, " "]));
     $("problem").hidden = false;
     return undefined;

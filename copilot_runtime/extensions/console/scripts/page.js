@@ -37,7 +37,7 @@ function newChat() {
 /* ---- what a visitor sees first ---- */
 
 function drawIntro() {
-  const words = isDemo() ? "This is a demo: rules answer in place of a model, and need no key." : agents[agent]?.description ?? "";
+  const words = (agent === "default" && $("items").dataset.introduction) || (agents[agent]?.description ?? "");
   $("about").textContent = words === agent ? "" : words.slice(0, 300);
   drawChips();
 }

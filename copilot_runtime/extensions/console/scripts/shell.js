@@ -45,6 +45,8 @@ drawTheme();
 const credentials = stored("sessionStorage", "authorization");
 let onUser = () => {};    // called when another user has signed in
 let hasDeclined = false;  // then the page does not ask again by itself
+let me = {};              // who is signed in, and by which method, as the server says
+const isByLogin = () => Boolean(me.user && me.method === "hook" && !credentials.get());  // of the application
 
 /* Sends a request to the server with the credentials. A login of the application may answer it with a redirect. */
 async function fetchAuthorized(path, { headers, ...options }) {
@@ -55,13 +57,16 @@ async function fetchAuthorized(path, { headers, ...options }) {
 
 /* Asks for a token; a page behind the login of an application is loaded again instead, so that it can ask. */
 function askToSignIn(words = "", isBehindLogin = false) {
-  const isSignedIn = Boolean(credentials.get());
-  $("token-box").hidden = isBehindLogin;
-  $("sign-in-text").textContent = words || (isSignedIn ? "You have signed in." : "With a token of this server, or of your login.");
-  $("sign-out").hidden = !isSignedIn;
+  const hasToken = Boolean(credentials.get()), isSignedIn = !words && isByLogin();
+  $("token-box").hidden = isBehindLogin || isSignedIn;
+  $("enter").hidden = isSignedIn;
+  $("sign-in-title").textContent = isSignedIn ? "Account" : "Sign in";
+  $("not-now").textContent = isSignedIn ? "Close" : "Not now";
+  $("sign-in-text").textContent = words || (me.user ? `You are signed in as ${me.user}.` : hasToken ? "You have signed in." : "With a token of this server, or of your login.");
+  $("sign-out").hidden = !hasToken;
   $("sign-in").returnValue = "cancel";
   if (!$("sign-in").open) $("sign-in").showModal();
-  $(isBehindLogin ? "enter" : "token").focus();
+  $(isSignedIn ? "not-now" : isBehindLogin ? "enter" : "token").focus();
 }
 
 /* Asks after a response 401, once. */
@@ -72,13 +77,22 @@ async function refuse(words) {
 }
 
 function drawAccount() {
-  $("account").setAttribute("aria-pressed", String(Boolean(credentials.get())));
-  $("account").ariaLabel = $("account").title = credentials.get() ? "Signed in" : "Sign in";
+  const isSignedIn = Boolean(me.user || credentials.get());
+  $("account").setAttribute("aria-pressed", String(isSignedIn));
+  $("account").ariaLabel = $("account").title = me.user ? `Signed in as ${me.user}` : isSignedIn ? "Signed in" : "Sign in";
+  $("user-name").textContent = me.user ?? "";
+}
+
+/* Asks the server who is signed in: the page cannot see the session of an application. */
+async function discoverUser() {
+  const response = pages.access ? await fetchAuthorized("/access/whoami", {}).catch(() => ({})) : {};
+  me = response.ok ? await response.json() : {};
+  drawAccount();
 }
 
 function signIn(token) {
   credentials.set(!token || token.includes(" ") ? token : `Bearer ${token}`);
-  drawAccount();
+  discoverUser();
   onUser();
 }
 
@@ -88,12 +102,12 @@ $("sign-out").onclick = () => $("sign-in").close("out");
 $("sign-in").onclose = () => {
   const token = $("token").value.trim(), answer = $("sign-in").returnValue;
   $("token").value = "";
-  hasDeclined = answer === "cancel";
+  hasDeclined = answer === "cancel" && !$("enter").hidden;
   if (answer === "in" && $("token-box").hidden) location.reload();
   else if (answer === "out") signIn("");
   else if (answer === "in" && token) signIn(token);
 };
-drawAccount();
+discoverUser();
 $("tabs").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
 /* ---- the clipboard ---- */

@@ -3,16 +3,6 @@
 const text = (description, more = {}) => ({ type: "string", description, ...more });
 const schema = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
 const DEMO_TOOLS = {
-  set_accent_color: {
-    description: "Change the accent colour of the page.",
-    parameters: schema({ color: text("A CSS colour, such as teal or #c2410c") }),
-    run({ color }) {
-      if (!CSS.supports("color", color)) throw new Error(`${JSON.stringify(color)} is not a CSS colour.`);
-      root.style.setProperty("--accent", color);
-      root.style.setProperty("--on-accent", isLight(color) ? "#111" : "#fff");
-      return `The accent colour is ${color} now.`;
-    },
-  },
   set_theme: {
     description: "Switch the page between light and dark.",
     parameters: schema({ mode: text("The theme", { enum: ["light", "dark"] }) }),
@@ -64,12 +54,4 @@ function notesOf(conversation) {
     .filter((call) => call.function.name === "add_note" && call.result && failureIn(call.result.content) === null)
     .map((call) => asValue(call.function.arguments)?.text)
     .filter(Boolean);
-}
-
-function isLight(color) {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  canvas.fillStyle = color;
-  canvas.fillRect(0, 0, 1, 1);
-  const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-  return 0.299 * r + 0.587 * g + 0.114 * b > 150;
 }

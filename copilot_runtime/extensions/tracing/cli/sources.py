@@ -155,7 +155,8 @@ class StoreSource:
             raise ConfigurationFailed(
                 "The traces are in the memory of a server, which other programs cannot read.",
                 hint="Ask the server: --url http://127.0.0.1:8000/graphql. Or set telemetry.store "
-                "to sqlite:PATH. With --workers, they are in .copilot/traces.db of its folder.",
+                "to sqlite:PATH. With --workers or --reload, they are in .copilot/traces.db of its "
+                "folder.",
             )
         if kind == "none":
             raise ConfigurationFailed(

@@ -89,8 +89,8 @@ def look_at_traces() -> None:
     --url a running server. The setting comes from copilot.yml and the environment, or from the
     Settings(...) of a program named by --program. By default, a server keeps traces in its memory,
     which only --url can read; set telemetry.store to sqlite:PATH to keep them in a file. With
-    --workers, the default is the file .copilot/traces.db. All commands may be used while servers
-    run.
+    --workers or --reload, the default is the file .copilot/traces.db. All commands may be used
+    while servers run.
     """
 
 
@@ -109,8 +109,8 @@ def open_source(
     address = trace_sources.find_address(settings)
     if not url and not store and settings.workers == 1 and address != settings.telemetry.store:
         typer.echo(
-            f"These are the traces in {address}, where `serve --workers` keeps them. Those of a "
-            "server without workers are in its memory: ask it by --url.",
+            f"These are the traces in {address}, where `serve` with --workers or --reload keeps "
+            "them. Those of other servers are in their memory: ask them by --url.",
             err=True,
         )
     return found

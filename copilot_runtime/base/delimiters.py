@@ -4,7 +4,10 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
+
+from copilot_runtime.base.shapes import Record, has_no_texts
 
 _DELIMITERS = "\t;|,"
 """In this order where two fit: a comma may be in numbers and sentences."""
@@ -16,37 +19,93 @@ _NUMBER = re.compile(r"\s*[+-]?\d[\d.,' ]*")
 def find_delimiter(lines: Sequence[str], escape: str = '"') -> tuple[str, float]:
     """Return the delimiter with which most records have the same number of values.
 
-    The second value is their share of all records: 0 if the lines have no delimiter.
+    The second value is their share of all records: 0 if the lines have no delimiter. A delimiter
+    that fits all lines but titles and notes is better than one that fits more lines.
     """
     below = [line for line in lines[1:] if "," in line]
-    if below and "," not in lines[0] and all(map(_ALONE.fullmatch, below)):
+    is_titled = len(lines) > 2 and ", " in lines[0] and "," not in lines[1]
+    has_name = is_titled or "," not in next(iter(lines), "")
+    if below and has_name and all(map(_ALONE.fullmatch, below)):
         return ";", 0.0  # numbers below one name
     # commas in the lines of one column are those of sentences
-    best, most = next((it for it in _DELIMITERS if not any(it in line for line in lines)), ","), 0.0
+    best = next((it for it in _DELIMITERS if not any(it in line for line in lines)), ",")
+    most, found = (False, 0.0), 0.0
     for delimiter in _DELIMITERS:
-        if delimiter == "," and most > 0.5 and _has_commas_in_numbers(lines, best, escape):
+        if delimiter == "," and most > (False, 0.5) and _has_commas_in_numbers(lines, best, escape):
             break
-        widths: Counter[int] = Counter()
-        try:
-            for record in open_reader(lines, delimiter, escape):
-                widths[len(record)] += any(record)
-        except csv.Error:  # a value without an end
-            pass
-        if not widths.total():
+        records = _read_records(lines, delimiter, escape)
+        if not records:
             continue
-        width, count = widths.most_common(1)[0]
-        share = count / widths.total()
-        if width > 1 and share > most:
-            best, most = delimiter, share
-    return best, most
+        widths = [*map(len, records)]
+        is_prose = _is_in_sentences(lines, delimiter)
+        if is_prose and widths[0] == 1 and not _has_numbers(records):
+            continue
+        width, count = Counter(widths).most_common(1)[0]
+        rows = 0 if is_prose else _count_rows(widths, _find_columns(widths))
+        share = (rows or count) / len(widths)
+        rank = (True, float(rows)) if rows else (False, share)
+        if (rows or width > 1) and rank > most:
+            best, most, found = delimiter, rank, share
+    return best, found
+
+
+def find_width(widths: Sequence[int]) -> int:
+    """Return the number of values of most records but titles and notes.
+
+    Of two that are equally frequent, it is the first.
+    """
+    width = _find_columns(widths)
+    return width if _count_rows(widths, width) else Counter(widths).most_common(1)[0][0]
+
+
+def _read_records(lines: Sequence[str], delimiter: str, escape: str) -> list[Record]:
+    """Return the records that are not empty."""
+    records: list[Record] = []
+    with suppress(csv.Error):  # a value without an end
+        records += filter(any, open_reader(lines, delimiter, escape))
+    return records
+
+
+def _find_columns(widths: Sequence[int]) -> int:
+    """Return the most frequent number of values above 1, or 1."""
+    counts = Counter(widths)
+    return max((it for it in counts if it > 1), key=counts.__getitem__, default=1)
+
+
+def _has_numbers(records: Sequence[Record]) -> bool:
+    """Return whether a column other than the first has numbers below its first text."""
+    rows = [record for record in records if len(record) > 1]
+    return any(has_no_texts(rows[1:], at) for at in range(1, max(map(len, rows), default=0)))
+
+
+def _count_rows(widths: Sequence[int], width: int) -> int:
+    """Return the number of rows of a table with titles above it and notes below it.
+
+    It is 0 if fewer than nine of ten records between them have its width, or too few.
+    """
+    rows = [at for at, it in enumerate(widths) if it == width]
+    if width < 2 or len(rows) < 2:
+        return 0
+    titles, notes = rows[0], len(widths) - rows[-1] - 1
+    is_whole = len(rows) >= 0.9 * (len(widths) - titles - notes)
+    return len(rows) if is_whole and titles <= 5 * len(rows) and notes <= len(rows) else 0
+
+
+def _is_in_sentences(lines: Sequence[str], delimiter: str) -> bool:
+    """Return whether most commas or semicolons stand before a space."""
+    if delimiter not in ",;":
+        return False
+    count = sum(line.count(delimiter) for line in lines)
+    return 2 * sum(line.count(f"{delimiter} ") for line in lines) > count
 
 
 def _has_commas_in_numbers(lines: Sequence[str], delimiter: str, escape: str) -> bool:
+    """Return whether all commas of records with several values are in numbers."""
     try:
         records = [*open_reader(lines, delimiter, escape)]
     except csv.Error:
         return False
-    cells = (cell for record in records for cell in record if "," in cell)
+    cells = (cell for record in records if len(record) > 1 for cell in record if "," in cell)
     return all(map(_NUMBER.fullmatch, cells))
 
 

@@ -3,14 +3,22 @@
 import csv
 import io
 import re
-from bisect import bisect_right
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Literal, NamedTuple
+from itertools import takewhile
 
-from copilot_runtime.base.delimiters import find_delimiter, open_reader
+from copilot_runtime.base.boundaries import Line, find_boundaries
+from copilot_runtime.base.delimiters import find_delimiter, find_width, open_reader
+from copilot_runtime.base.shapes import (
+    Record,
+    find_shape,
+    find_shapes,
+    has_no_texts,
+    is_rule,
+    list_names,
+    names_values,
+)
 
 SAMPLE = 256 * 1024
 """Number of characters at the beginning of a file that show its layout."""
@@ -20,22 +28,12 @@ _HEAD = 30
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ \t]*(?:\r?\n|\r|\Z)')
 """The first line of files that Excel should open."""
 
-_YEAR = re.compile(r"(?:19|20)\d\d(?:[-/.](?:0?[1-9]|1[0-2]))?")
-_DATE = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2}.*)?(?: [AaPp][Mm])?"
-    r"|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}.*|[A-Za-z]{3,9} \d{1,2}, \d{4}.*"
-)
-_NUMBER = re.compile(
-    r"(?i:true|false)|[-+(]?[^\w\s]?\s?\d[\d\s.,'\u2019]*(?:[eE][-+]?\d+)?\s?[^\w\s]?\)?"
-)
-_MISSING = frozenset(("-", "n/a", "na", "nan", "null", "none", "."))
-"""Texts that stand for a value that is missing, in lower case."""
-
 _UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 """Invisible characters, which come with copied text."""
 
 _REMARK = re.compile(
-    r"(?:[*\u2020\u2021\u00a7\u00b9\u00b2\u00b3]+|\(?\d{1,2}\)|\[\d{1,2}\]|\u00a9)\s*\w"
+    r"\(\d+ rows?\)$"
+    r"|(?:[*\u2020\u2021\u00a7\u00b9\u00b2\u00b3]+|\(?\d{1,2}\)|\[\d{1,2}\]|\u00a9)\s*\w"
     r"|(?:notes?|sources?|remarks?|legend|footnotes?|quellen?|hinweise?|anmerkung(?:en)?|stand"
     r"|notas?|fuentes?|remarques?|fontes?|opmerking(?:en)?|bron|uwagi?|\u017ar\u00f3d\u0142o"
     r"|\u0438\u0441\u0442\u043e\u0447\u043d\u0438\u043a|\u043f\u0440\u0438\u043c\u0435\u0447\u0430\u043d\u0438\u0435"
@@ -43,22 +41,12 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a note below a table."""
+_PAGE = re.compile(
+    r"\s*(?:<(?:!doctype|html|head|body|table|\?xml)\b|[\[{]\s*[{\"]\w)", re.IGNORECASE
+)
+"""The beginning of other formats, which programs name `.csv` or `.xls`."""
+_ALIGNED = re.compile(r"\S {2,}\S+ {2,}\S")
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S+[.!]|.{12,}\u3002", re.DOTALL)
-
-Record = Sequence[str]
-_Line = tuple[int, Record]
-"""The last line of a record, and its values."""
-_Shape = Literal["empty", "year", "date", "number", "text"]
-
-
-class TablePlace(NamedTuple):
-    """Where a further table is in a file. Lines count from 1."""
-
-    start: int
-    """The line at which it begins, with its title."""
-    skipped: int
-    """The line of its header, or the last one before its values."""
-    header: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +64,16 @@ class Layout:
     """One for each column; those without a name are `column0`, `column1`, ..."""
     unnamed: frozenset[int] = frozenset()
     """The columns to which the file gives no name."""
+    has_rules: bool = False
+    """`True` if lines of dashes stand between the others."""
     has_comments: bool = False
     """`True` if the file begins with comments; there may be others between its lines."""
     is_folded: bool = False
     """`True` if a value before those of the table has several lines."""
-    others: tuple[TablePlace, ...] = ()
-    """Further tables below."""
+    starts: tuple[int, ...] = ()
+    """The lines at which further tables begin, with their titles. Lines count from 1."""
+    doubts: tuple[int, ...] = ()
+    """The lines that may begin another table, or be rows with texts in place of numbers."""
     notes: tuple[str, ...] = ()
     """Sentences about doubtful choices."""
 
@@ -111,72 +103,89 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
         head, before = head[separator.end() :], 1
         delimiter = separator[1]
     lines = [*io.StringIO(head, newline="")]
-    lines = lines if is_whole else lines[:-1]
-    uncommented = [line for line in lines if not line.startswith("#")]
-    delimiter = delimiter or find_delimiter(uncommented or lines, escape)[0]
-    records = [*_read(lines, delimiter, escape)]
+    if not is_whole and not (lines := lines[:-1]):
+        raise ValueError(f"its first line has more than {SAMPLE:,} characters")
+    if _PAGE.match(head):
+        raise ValueError("it is HTML, XML or JSON")
+    plain_lines = [line for line in lines if not line.startswith("#") and not is_rule([line])]
+    delimiter = delimiter or find_delimiter(plain_lines or lines, escape)[0]
+    read = [*_read(lines, delimiter, escape)]
+    records = [it for it in read if not is_rule(it[1])]
     filled = [(line, record) for line, record in records if any(record)]
     if not filled:
         raise ValueError("the file is empty")
     plain = [it for it in filled if not is_comment(it[1])]
     has_comments = bool(plain) and is_comment(filled[0][1])
     filled = plain if has_comments else filled
-    own, others = _split(filled, _find_starts(records))
-    header = find_header([record for _, record in own])
-    line, first = own[header.position]
-    notes: list[str] = []
-    if header.position > header.is_joined or has_comments:
-        notes.append("Lines above the header are left out.")
-    if header.is_joined:
-        notes.append("Two rows of names are joined.")
-    if header.cells:
-        names, skipped = header.cells, line
-        if header.has_index:
-            notes.append(
-                "The header has no name for the first column, or else there are commas in numbers."
-            )
-    else:
-        notes.append("The file has no header: its columns have numbers.")
-        skipped = own[header.position - 1][0] if header.position else 0
-        width = _find_width([record for _, record in own])
-        names = ("",) * max(width, len(first))
+    boundaries = [*find_boundaries(records)]
+    starts = [it.line for it in boundaries if it.is_certain]
+    begin, end = _find_first_table(filled, starts)
+    own = [record for _, record in filled[begin:end]]
+    header = find_header(own)
+    position = begin + header.position
+    line, first = filled[position]
+    names, skipped = header.cells, line
+    if not names:
+        skipped = filled[position - 1][0] if position else 0
+        names = ("",) * max(find_width([*map(len, own)]), len(first))
     return Layout(
         delimiter=delimiter,
         escape=escape,
         skipped=before + skipped,
+        has_rules=len(records) < len(read),
         has_comments=has_comments,
-        is_folded=sum(it <= skipped for it, _ in records) < skipped,
+        is_folded=sum(it <= skipped for it, _ in read) < skipped,
         header=header.cells,
         names=_name_columns(names),
         unnamed=frozenset(at for at, name in enumerate(names) if not name.strip()),
-        others=tuple(_locate(part, before) for part in others if part[0][0] > line),
-        notes=tuple(notes),
+        starts=tuple(before + it for it in starts if it > line),
+        doubts=tuple(before + it.line for it in boundaries if not it.is_certain and it.line > line),
+        notes=tuple(_describe(header, is_below=position > header.is_joined or has_comments)),
     )
 
 
-def _split(
-    records: Sequence[_Line], starts: Sequence[int]
-) -> tuple[list[_Line], list[list[_Line]]]:
-    """Return the records of the first table, and those of each of the others."""
-    parts: list[list[_Line]] = [[] for _ in range(len(starts) + 1)]
-    for line, record in records:
-        parts[bisect_right(starts, line)].append((line, record))
-    if len(parts[0]) < 2 or max(len(record) for _, record in parts[0]) < 3:
-        parts[0] = [*records]  # it may be about the file, such as its author
-    return parts[0], parts[1:]
+def _describe(header: Header, *, is_below: bool) -> Iterator[str]:
+    """Yield sentences about what is not certain about a header."""
+    if is_below:
+        yield "Lines above the header are left out."
+    if header.is_joined:
+        yield "Two rows of names are joined."
+    if header.has_index:
+        yield "The header has no name for the first column, or else there are commas in numbers."
+    if not header.cells:
+        yield "The file has no header: its columns have numbers."
+    if len(header.cells) == 1:
+        yield from _describe_only_name(header.cells[0])
+    if _has_twins(header.cells):
+        yield (
+            "The names of the columns are there twice, as those of two tables beside each other: "
+            "the second ones have numbers."
+        )
 
 
-def _locate(records: Sequence[_Line], before: int) -> TablePlace:
-    """Return where a table is, by its records with values."""
-    header = find_header([record for _, record in records])
-    position = header.position if header.cells else header.position - 1
-    skipped = records[position][0] if position >= 0 else records[0][0] - 1
-    return TablePlace(before + records[0][0], before + skipped, header.cells)
+def _find_first_table(records: Sequence[Line], starts: Sequence[int]) -> tuple[int, int]:
+    """Return the positions of the records of the first table, which may end where others begin.
+
+    Those above the first start may be about the file, such as its author: alone if they have
+    different widths, else as rows above the header.
+    """
+    ends = [bisect_left(records, (it,)) for it in starts] + [len(records)] * 2
+    above = [record for _, record in records[: ends[0]]]
+    widths = {len(record) for record in above if sum(map(bool, record)) > 1}
+    if not starts or len(above) < 2:
+        return 0, len(records)
+    if (width := max(widths, default=0)) < 3:
+        next_width = max(len(record) for _, record in records[ends[0] : ends[1]])
+        if next_width <= width:
+            return 0, ends[0]
+        is_table = len(above) > _HEAD or names_values(above[0], above[1:])
+        return (0, len(records)) if is_table else (ends[0], ends[1])
+    return (0, ends[0]) if len(widths) == 1 or len(above) > 5 else (ends[0], ends[1])
 
 
 def find_header(records: Sequence[Record]) -> Header:
     """Return the header of a table by its first records with values."""
-    first = _find_first(records, _find_width(records))
+    first = _find_first(records, find_width([*map(len, records)]))
     cells, below = tuple(records[first]), records[first + 1 :]
     if not _is_header(cells, below) or _is_repeated(cells, below):
         return Header(first, ())
@@ -214,12 +223,22 @@ def is_comment(record: Record) -> bool:
     return record[0].startswith("#") and sum(map(bool, record)) == 1
 
 
-def _find_width(records: Sequence[Record]) -> int:
-    """Return the most frequent number of values; of two that are equally frequent, the first."""
-    return Counter(map(len, records)).most_common(1)[0][0]
+def _describe_only_name(name: str) -> Iterator[str]:
+    """Yield a sentence if the name of the only column looks like several."""
+    if _ALIGNED.search(name.strip()):
+        yield "Each line is one value: spaces between columns are no delimiter. Save it as CSV."
+    elif name.count(",") + name.count(";") > 1:
+        yield "Each line is one value, in quotation marks as a whole. Save it anew as CSV."
 
 
-def _read(lines: Sequence[str], delimiter: str, escape: str) -> Iterator[_Line]:
+def _has_twins(names: Sequence[str]) -> bool:
+    """Return whether the second half of the names repeats the first one."""
+    names = [it for name in names if (it := name.strip().lower())]
+    half = len(names) // 2
+    return half > 1 and names[:half] == names[half:]
+
+
+def _read(lines: Sequence[str], delimiter: str, escape: str) -> Iterator[Line]:
     """Yield the records with their last lines, without one that is cut off."""
     reader = open_reader(lines, delimiter, escape)
     try:
@@ -229,62 +248,15 @@ def _read(lines: Sequence[str], delimiter: str, escape: str) -> Iterator[_Line]:
         return
 
 
-def _find_starts(records: Sequence[_Line]) -> list[int]:
-    """Return the lines at which tables begin below an empty line and another table.
-
-    They begin with the names of columns, above which there may be a title.
-    """
-    starts: list[int] = []
-    begin = width = 0
-    for has_values, group in groupby(records, key=lambda it: any(it[1])):
-        if not has_values:
-            continue
-        lines, rows = zip(*group, strict=True)
-        titles = next((at for at, row in enumerate(rows) if sum(map(bool, row)) > 1), len(rows))
-        begin = begin or lines[0]
-        if titles == len(rows):
-            continue
-        first, below = rows[titles], rows[titles + 1 :]
-        is_other = len(first) != width and {len(row) for row in below} == {len(first)}
-        if width and _names_values(first, below, is_other=is_other):
-            starts.append(begin)
-        begin, width = 0, len(first)
-    return starts
-
-
-def _names_values(first: Record, below: Sequence[Record], *, is_other: bool = False) -> bool:
-    """Return whether a record names columns: it has texts, and those below one have others.
-
-    Of a table of another width than that above it, all values may be texts.
-    """
-    names = _list_names(first)
-    return len(names) > 1 and (is_other or any(_has_no_texts(below, at) for at in names))
-
-
-def _list_names(record: Record) -> Sequence[int]:
-    """Return the columns of a record that have values; none if one of them is no name."""
-    found = [at for at, cell in enumerate(record) if cell.strip()]
-    texts = (record[at].strip() for at in found)
-    are_names = all(_find_shape(it) == "text" and it.lower() not in _MISSING for it in texts)
-    return found if are_names else ()
-
-
-def _has_no_texts(records: Sequence[Record], at: int) -> bool:
-    shapes = _find_shapes(records, at)
-    return bool(shapes) and "text" not in shapes
-
-
-def _find_shapes(records: Sequence[Record], at: int) -> set[_Shape]:
-    shapes: set[_Shape] = {_find_shape(row[at]) for row in records if at < len(row)}
-    shapes.discard("empty")
-    return shapes
-
-
 def _find_first(records: Sequence[Record], width: int) -> int:
     """Return the position of the record with the names of most columns, or of the first values."""
+    if width == 1:
+        return _find_only_name(records)
     for at, record in enumerate(records[:_HEAD]):
+        if len(record) > width + 1 and [len(it) for it in records[at + 1 : at + 3]] == [width] * 2:
+            continue  # it is about the file
         is_alone = sum(map(bool, record)) == 1 and at + 1 < len(records)
-        is_title = is_alone and _names_values(records[at + 1], records[at + 2 :])
+        is_title = is_alone and names_values(records[at + 1], records[at + 2 :])
         is_narrow = len(record) < width or width > 2 or is_title
         if not is_narrow or sum(map(bool, record)) >= max(2, 0.6 * width):
             if at and _is_header(record, records[at + 1 :]):
@@ -293,21 +265,30 @@ def _find_first(records: Sequence[Record], width: int) -> int:
     return next((at for at, record in enumerate(records) if not _is_title(record, width)), 0)
 
 
+def _find_only_name(records: Sequence[Record]) -> int:
+    """Return the position of the name of a single column: of several texts, that above numbers."""
+    shapes = (find_shape(record[0]) for record in records)
+    titles = sum(1 for _ in takewhile(lambda it: it == "text", shapes))
+    below = [record for record in records[titles:] if not is_remark(record[0])]
+    is_above = 1 < titles <= _HEAD and has_no_texts(below, 0)
+    return titles - 1 if is_above else 0
+
+
 def _is_title(record: Record, width: int) -> bool:
     """Return whether a record stands above the table: it has one text, of several columns."""
     values = [cell for cell in record if cell]
     is_one = len(values) == 1 and width > 1 and (len(record) == 1 or width > 2)
-    return is_one and _find_shape(values[0]) == "text"
+    return is_one and find_shape(values[0]) == "text"
 
 
 def _is_header(first: Record, below: Sequence[Record]) -> bool:
     """Return whether a record names the columns: years and dates may be names, numbers are not."""
     for at, cell in enumerate(first):
-        shape = _find_shape(cell)
+        shape = find_shape(cell)
         if shape == "number":
             return False
         if shape in ("year", "date"):
-            shapes = _find_shapes(below, at)
+            shapes = find_shapes(below, at)
             if not shapes or shapes <= {"year", "date"} or (shape == "date" and "date" in shapes):
                 return False
     return True
@@ -320,8 +301,14 @@ def _is_second_header(first: Record, second: Record, below: Sequence[Record]) ->
     """
     if len(first) != len(second) or not first[0].strip() or second[0].strip():
         return False
-    names = _list_names(second)
-    return bool(names) and all(_has_no_texts(below, at) for at in names)
+    names = list_names(second)
+    return bool(names) and all(_has_numbers(below, at) for at in names)
+
+
+def _has_numbers(records: Sequence[Record], at: int) -> bool:
+    """Return whether most values of a column are no texts."""
+    shapes = [it for row in records if at < len(row) and (it := find_shape(row[at])) != "empty"]
+    return bool(shapes) and shapes.count("text") * 2 < len(shapes)
 
 
 def _join_names(first: Record, second: Record) -> tuple[str, ...]:
@@ -343,17 +330,6 @@ def _is_repeated(first: Record, below: Sequence[Record]) -> bool:
     counts = [sum(at < len(row) and row[at] == cell for at, cell in cells) for row in below]
     rows = [count for count in counts if count * 2 <= len(cells)]
     return len(cells) > 1 and sum(map(bool, rows)) * 3 > len(rows)
-
-
-def _find_shape(cell: str) -> _Shape:
-    cell = cell.strip()
-    if not cell:
-        return "empty"
-    if _YEAR.fullmatch(cell):
-        return "year"
-    if _DATE.fullmatch(cell):
-        return "date"
-    return "number" if _NUMBER.fullmatch(cell) else "text"
 
 
 def _name_columns(cells: Record) -> tuple[str, ...]:

@@ -1,17 +1,22 @@
 """The tables on a sheet of a workbook.
 
-A sheet may have several: below each other, where a row of names follows an empty row, or beside
-each other, where an empty column stands between tables of different length.
+A sheet may have several: below each other, where a row of names follows an empty row or has texts
+in columns of numbers, or beside each other, where an empty column stands between tables of
+different length, or where names are there again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from copilot_runtime.base.shapes import is_page_number
 from copilot_runtime.base.workbook import Cell, Range, Row, SheetRows, Unit
 
 Cells = Mapping[int, Cell]
 """Cells by the number of their column."""
+
+_PLAIN = frozenset(("text", "number", "date"))
+"""Kinds that differ from each other in one table only by mistake."""
 
 
 @dataclass(slots=True)
@@ -37,6 +42,37 @@ class Part:
         """`True` if the first row names columns of which one has no texts."""
         is_text = all(cell.kind == "text" for cell in self.header.values())
         return is_text and any(self.kinds.get(it, set()) - {"text"} for it in self.header)
+
+    def names_others(self, cells: Cells) -> bool:
+        """Return whether a row of texts may name the columns of a table below."""
+        last = max(cells)
+        plain = {at for at, it in self.kinds.items() if "text" not in it and at <= last}
+        is_filled = bool(plain) and plain <= cells.keys()
+        return is_filled and len({cell.text for cell in cells.values()}) == len(cells) > 1
+
+    def repeats_names(self, cells: Cells) -> bool:
+        """Return whether a row is the header again."""
+        pairs = ((self.header.get(at), cell) for at, cell in cells.items())
+        is_equal = all(above is not None and above.text == cell.text for above, cell in pairs)
+        return is_equal and len(cells) == len(self.header) > 1
+
+    def is_followed(self, other: "Part") -> bool:
+        """Return whether a part that touches this one is certainly another table."""
+        if other.last - other.header_row < 2 or not other.has_header:
+            return False
+        pairs = [(self.header.get(at), cell) for at, cell in other.header.items()]
+        if shared := sum(above is not None and above.text == cell.text for above, cell in pairs):
+            return shared * 2 <= len(pairs)
+        is_other = all(it.ends.keys() == it.header.keys() for it in (self, other))
+        kinds = [(self.kinds.get(at), other.kinds.get(at)) for at in other.header]
+        return (is_other and self.ends.keys() != other.ends.keys()) or any(
+            a and b and len(a) == len(b) == 1 and a != b and a | b <= _PLAIN for a, b in kinds
+        )
+
+    @property
+    def is_page_number(self) -> bool:
+        """`True` if its first row is a page number alone."""
+        return len(self.header) == 1 and all(is_page_number(it.text) for it in self.header.values())
 
     def join(self, other: "Part") -> None:
         """Add the rows of a part below."""
@@ -86,9 +122,15 @@ class SheetLayout:
     merged: Sequence[Range] = ()
     counts: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     """Kind of doubt → number of cells, and the first one."""
+    doubts: list[int] = field(default_factory=list[int])
+    """The rows that may begin another table, or have texts in place of numbers."""
     _parts: list[Part] = field(default_factory=list[Part])
     _part: Part | None = None
     """The rows since the last empty one."""
+    _above: Part | None = None
+    """Those before a row of names that may begin another table."""
+    _title: int = 0
+    """The number of the last row if it has one text."""
 
     def add(self, row: Row) -> Cells:
         """Add a row, and return its cells that are not blank."""
@@ -96,7 +138,7 @@ class SheetLayout:
         self._count_doubts(row)
         part = self._part
         if part is not None and (not cells or row.number > part.last + 1):
-            self._add_part(part)
+            self._add_part(self._decide(part))
             self._part = part = None
         if not cells:
             return cells
@@ -106,6 +148,15 @@ class SheetLayout:
             self._part = part
         elif len(part.header) == 1 and part.is_remark and len(cells) > 1:
             part.header, part.header_row, part.is_remark = cells, row.number, False
+        elif (is_text := all(it.kind == "text" for it in cells.values())) and part.repeats_names(
+            cells
+        ):
+            pass
+        elif is_text and part.names_others(cells):
+            self._above = above = self._decide(part)
+            first = self._title or row.number
+            above.last = first - 1
+            self._part = part = Part(first, first, cells, row.number, {}, {}, {}, is_remark)
         else:
             part.is_remark = part.is_remark and is_remark
             for at, cell in cells.items():
@@ -114,12 +165,13 @@ class SheetLayout:
                     part.units.setdefault(at, set()).add(cell.unit)
         part.last = row.number
         part.ends |= dict.fromkeys(cells, row.number)
+        self._title = row.number if is_remark else 0
         return cells
 
     def finish(self, rows: SheetRows) -> None:
         """Find the tables, with what the sheet says below its rows."""
         if self._part is not None:
-            self._add_part(self._part)
+            self._add_part(self._decide(self._part))
         if not self._parts:  # a list of texts
             self._parts, self.remarks = self.remarks, []
         if rows.hidden_columns and self._parts:
@@ -130,15 +182,38 @@ class SheetLayout:
             SheetTable(part, columns) for part in self._parts for columns in _split(part)
         ]
 
+    def _decide(self, part: Part) -> Part:
+        """Return a part, joined with that above it unless it is another table."""
+        above, self._above = self._above, None
+        if above is None:
+            return part
+        if above.is_followed(part):
+            self._add_part(above)
+            return part
+        if part.has_header:
+            self.doubts.append(part.header_row)
+        for at in part.header:
+            part.kinds.setdefault(at, set()).add("text")
+        above.join(part)
+        return above
+
     def _add_part(self, part: Part) -> None:
         """Add the rows between two empty ones to the table above, or as a new one."""
         table = self._parts[-1] if self._parts else None
         if part.is_remark and (table is None or len(table.ends) > 1):
             self.remarks.append(part)
-        elif table is None or part.has_header or not part.ends.keys() & table.ends.keys():
+        elif table is None or self._is_other(table, part):
             self._parts.append(part)
         else:
             table.join(part)
+
+    def _is_other(self, table: Part, part: Part) -> bool:
+        """Return whether rows below an empty one are another table, and no further page of it."""
+        if not part.has_header:
+            return not part.ends.keys() & table.ends.keys()
+        titles = [it for it in self.remarks if it.first > table.last and not it.is_page_number]
+        is_titled = bool(titles) or part.first < part.header_row
+        return is_titled or not table.repeats_names(part.header)
 
     def _count(self, what: str, place: str, number: int = 1) -> None:
         before, first = self.counts.get(what, (0, place))
@@ -148,7 +223,7 @@ class SheetLayout:
         if row.is_hidden and row.cells:
             self._count("row", "")
         for column, cell in row.cells.items():
-            if cell.kind in ("error", "formula"):
+            if cell.kind in ("error", "formula", "hidden"):
                 self._count(cell.kind, f"{write_column(column)}{row.number}")
 
 
@@ -209,11 +284,12 @@ def _split(part: Part) -> list[list[int]]:
     """Return the columns of each table of a part.
 
     Columns on both sides of an empty one are two tables if they end in different rows, or have
-    the same name.
+    the same name; columns without an empty one between them, if both is so.
     """
     columns = sorted(part.ends)
     edges = [0, *(at for at, (a, b) in enumerate(pairwise(columns), 1) if b > a + 1), len(columns)]
-    groups = [columns[start:end] for start, end in pairwise(edges)]
+    spans = [columns[start:end] for start, end in pairwise(edges)]
+    groups = [group for span in spans for group in _halve(part, span)]
     tables = [groups[0]]
     for group in groups[1:]:
         left = tables[-1]
@@ -226,6 +302,16 @@ def _split(part: Part) -> list[list[int]]:
         else:
             left += group
     return tables
+
+
+def _halve(part: Part, columns: list[int]) -> list[list[int]]:
+    """Return both halves of columns with the same names that end in different rows."""
+    half = len(columns) // 2
+    names = [part.header[it].text if it in part.header else "" for it in columns]
+    is_twin = half > 1 and all(names) and names[:half] == names[half:]
+    halves = [columns[:half], columns[half:]]
+    ends = {max(part.ends[it] for it in group) for group in halves} if is_twin else ()
+    return halves if len(ends) > 1 else [columns]
 
 
 def _find_names(row: Cells, merged: Sequence[Range], width: int) -> Mapping[int, str]:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.office import OfficeFile, open_parser
 
-Kind = Literal["text", "number", "percent", "date", "time", "boolean", "error", "formula"]
+Kind = Literal["text", "number", "percent", "date", "time", "boolean", "error", "formula", "hidden"]
 """The kind of a value; a `formula` is one whose value the file does not have."""
 
 
@@ -38,7 +38,7 @@ class _NumberFormat(NamedTuple):
     """The number of digits that are shown, with zeros before the others."""
 
 
-_Format = Literal["", "percent", "date", "moment", "time", "elapsed"] | _NumberFormat
+_Format = Literal["", "percent", "date", "moment", "time", "elapsed", "hidden"] | _NumberFormat
 
 _SECTION = re.compile(r'(?:"[^"]*"|\\.|\[[^\]]*\]|[^;"\\\[])*')
 """The part of a format for positive numbers."""
@@ -47,6 +47,7 @@ _TOKEN = re.compile(
     r"|(?P<other>\[[^\]]*\]|[_*].)|(?P<digits>General|[0#?.,/@]+|E[+-]0+)|(?P<plain>.)",
     re.IGNORECASE | re.DOTALL,
 )
+_NOTHING = re.compile(r"\s*;\s*;\s*;\s*")
 _CONDITION = re.compile(r"\[[<>=]")
 _WORDS = re.compile(r"[^\s()+\-:.,]")
 _LITERAL = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
@@ -142,6 +143,7 @@ class SheetRows:
         self._cell: Mapping[str, str] = {}
         self._texts: list[str] = []
         self._is_value = self._is_formula = self._is_phonetic = False
+        self._has_hidden = "hidden" in workbook.formats.values()
 
     def __iter__(self) -> Iterator[Row]:
         parser = open_parser()
@@ -191,6 +193,8 @@ class SheetRows:
                 kind = self._cell.get("t", "n")
                 if value or (self._is_formula and kind == "n"):
                     cell = self._convert(kind, value)
+                    if self._has_hidden and self._find_format() == "hidden":
+                        cell = cell._replace(kind="hidden")
                     if len(cell.text) > _CELL:  # many cells may share one text
                         raise CopilotError(f"A cell has more than {_CELL:,} characters.")
                     self._row.cells[self._column] = cell
@@ -226,16 +230,22 @@ class SheetRows:
             case "d":
                 return Cell("date", value.replace("T", " ").removesuffix(" 00:00:00"))
             case "n":
-                style = self._workbook.formats.get(self._cell.get("s", "0"), "")
-                return self._convert_number(value, style) if value else Cell("formula", "")
+                return (
+                    self._convert_number(value, self._find_format())
+                    if value
+                    else Cell("formula", "")
+                )
             case _:
                 return Cell("text", unescape(value))
+
+    def _find_format(self) -> _Format:
+        return self._workbook.formats.get(self._cell.get("s", "0"), "")
 
     def _convert_number(self, value: str, style: _Format) -> Cell:
         if isinstance(style, _NumberFormat):
             is_code = style.zeros > 1 and value.isdecimal()
             return Cell("number", value.zfill(style.zeros) if is_code else value, style.unit)
-        if style == "":
+        if style in ("", "hidden"):
             return Cell("number", value)
         if style == "percent":
             return Cell("percent", value, _PERCENT)
@@ -323,6 +333,8 @@ def _read_formats(file: OfficeFile, part: str) -> Mapping[str, _Format]:
 
 
 def _read_format(code: str) -> _Format:
+    if _NOTHING.fullmatch(code):
+        return "hidden"
     found = _SECTION.match(code)
     section = found[0] if found else code
     code = section.lower()

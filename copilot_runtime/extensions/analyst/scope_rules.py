@@ -1,5 +1,6 @@
 """The guard rules of each scope: its tables, with their row filters, and its functions."""
 
+import re
 from collections.abc import Sequence
 
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
@@ -96,5 +97,16 @@ class ScopeRules:
         version, gap = self._gaps.get(dataset.name, ("", None))
         if version != dataset.version:
             gap = self._filters.find_gap(dataset.name, dataset.columns, dataset.first_types)
+            gap = gap or self._find_lost_filter(dataset)
             self._gaps[dataset.name] = (dataset.version, gap)
         return gap
+
+    def _find_lost_filter(self, dataset: Dataset) -> str | None:
+        """Return why a further table of a file is closed: the first one alone has a row filter."""
+        known = self._filters.filters
+        is_further = re.fullmatch(rf"{re.escape(dataset.source)}_\d+", dataset.name)
+        if not is_further or dataset.name.lower() in known or dataset.source.lower() not in known:
+            return None
+        return (
+            f"It has no row filter, and the first table of its file, {dataset.source!r}, has one."
+        )

@@ -74,6 +74,16 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
         assert analyst.find_failing_checks() == ["data:none"]
 
 
+async def test_a_further_table_of_a_file_is_closed_if_only_the_first_has_a_filter(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.csv").write_text("id,owner,n\n1,ann,5\n\nid,owner,n,m\n2,bob,6,7\n")
+    analyst = build(tmp_path, "t.csv", row_filters={"t": "owner = $user"})
+    await analyst.open()
+    async with aclosing(analyst):
+        assert (list_names(analyst), [*analyst.engine.datasets]) == (["t"], ["t", "t_2"])
+
+
 @in_one_test(
     "text",
     [

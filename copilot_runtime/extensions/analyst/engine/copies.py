@@ -4,13 +4,14 @@ import contextlib
 import logging
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from copilot_runtime.extensions.analyst.engine.csv.lines import split_tables
 from copilot_runtime.extensions.analyst.engine.csv.table import CsvFiles, CsvOptions
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
@@ -68,7 +69,19 @@ class Copy:
             return self._copy_database(source, choose)
         if source.kind == "xlsx":
             return self._copy_workbooks(source, choose)
+        if source.kind == "csv":
+            return self._copy_tables(source, choose)
         return [self._copy_files(source, choose(source.name))]
+
+    def _copy_tables(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
+        """Copy each table of CSV files; those of the same number in several files are one."""
+        tables: dict[str, list[TextFile]] = {}
+        for path in list_files(source):
+            file = decode_file(self._connection, path, self._texts)
+            for number, table in enumerate(split_tables(file, self._texts), 1):
+                name = source.name if number == 1 else f"{source.name}_{number}"
+                tables.setdefault(name, []).append(table)
+        return self._copy_texts(source, tables, choose)
 
     def _copy_workbooks(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         """Copy each table of the sheets; those of the same name in several files are one."""
@@ -76,21 +89,27 @@ class Copy:
         sheets: dict[str, list[TextFile]] = {}
         for path in list_files(source):
             for name, file, notes in write_tables(path, self._texts, source.table, self._on_rows):
-                text = TextFile(file, " ".join(notes), DELIMITER)
+                text = TextFile(file, " ".join(notes), DELIMITER, is_sheet=True)
                 sheets.setdefault(name, []).append(text)
+        if len(sheets) == 1:
+            sheets = {source.name: sheets.popitem()[1]}
+        return self._copy_texts(source, sheets, choose)
+
+    def _copy_texts(
+        self, source: DataSource, tables: Mapping[str, Sequence[TextFile]], choose: Choose
+    ) -> Sequence[StoredTable]:
         copies: list[StoredTable] = []
         left_out: list[str] = []
-        for sheet, files in sheets.items():
+        for table, files in tables.items():
             try:
-                name = choose(source.name if len(sheets) == 1 else sheet)
-                copies.append(self._read_texts(source, name, files))
+                copies.append(self._read_texts(source, choose(table), files))
             except (duckdb.Error, ValueError) as error:
-                if len(sheets) == 1:
+                if len(tables) == 1:
                     raise
-                logger.error("The sheet %r of %r: %s", sheet, source.location, error)
-                left_out.append(f"The sheet {sheet!r} cannot be read and is left out.")
+                logger.error("The table %r of %r: %s", table, source.location, error)
+                left_out.append(f"The table {table!r} cannot be read and is left out.")
         if not copies:
-            raise DatasetRefused(f"The workbook {source.label!r}: {' '.join(left_out)}")
+            raise DatasetRefused(f"The data source {source.label!r}: {' '.join(left_out)}")
         return [replace(copies[0], notes=[*left_out, *copies[0].notes]), *copies[1:]]
 
     def _read_texts(self, source: DataSource, name: str, files: Sequence[TextFile]) -> StoredTable:
@@ -103,10 +122,7 @@ class Copy:
         paths = list_files(source)
         if source.kind == "parquet":
             return self._read_files(name, _PARQUET, paths)
-        files = [decode_file(self._connection, path, self._texts) for path in paths]
-        if source.kind == "csv":
-            return self._read_texts(source, name, files)
-        paths = [file.path for file in files]
+        paths = [decode_file(self._connection, path, self._texts).path for path in paths]
         try:
             return self._read_files(name, _JSON, paths)
         except (duckdb.ConversionException, duckdb.InvalidInputException):
@@ -278,6 +294,7 @@ _CAUSES = [
         (r"no such file|no files found|cannot open file", "it cannot be opened"),
         (r"permission denied", "it may not be read"),
         (r"file is empty", "it is empty"),
+        (r"first line has more", "its first line is too long"),
         (r"no space left", "the disk is full"),
         (r"out of memory|allocate", "it needs more memory than it may have"),
         (r"error when sniffing|csv error", "it is no table of lines with equal columns"),

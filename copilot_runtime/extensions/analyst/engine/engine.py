@@ -373,10 +373,15 @@ class Engine:
         files = loading.locate_files(self._store, manifest)
         workers = await self._executor.start(Workers, self.options, files)
         if write:
+            # tables of many columns take their time
+            writing = self._executor.start(self._store.write, manifest)
             try:
-                self._store.write(manifest)
+                await asyncio.shield(writing)
             except BaseException:
                 workers.close()
+                await asyncio.wait({writing})
+                if writing.exception() is None:  # cancelled: nothing shall have changed
+                    await self._executor.start(self._store.write, self._manifest)
                 raise
             self._stamp = self._store.stamp()
         before, self._workers = self._workers, workers

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import duckdb
 
 from copilot_runtime.base.encodings import BLOCK, detect_file_encoding
+from copilot_runtime.base.layouts import Layout
 from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
@@ -18,6 +19,10 @@ class TextFile(NamedTuple):
     """What is not certain about it, such as a guessed encoding, in sentences."""
     delimiter: str = ""
     """The delimiter of its columns, if it is known."""
+    layout: Layout | None = None
+    """How its lines are read, if that is known."""
+    is_sheet: bool = False
+    """`True` if it has the rows of a sheet, whose doubtful ones are noted."""
 
 
 def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path) -> TextFile:

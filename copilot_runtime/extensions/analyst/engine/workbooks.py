@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.layouts import find_header
 from copilot_runtime.base.office import OLE, OfficeFile, is_encrypted
@@ -138,6 +139,7 @@ def _describe(layout: SheetLayout) -> Iterator[str]:
         if what in layout.counts:
             number, place = layout.counts[what]
             yield text.format(number=number, place=place)
+    yield from describe_doubts(layout.doubts, "Row")
     labels = any(it.last_row > it.row for it in layout.merged)
     if labels:
         yield "Texts of merged cells stand in each row that they span, numbers in the first one."
@@ -147,6 +149,7 @@ _NOTES = {
     "error": "Cells with an error, such as #N/A, are empty: {number:,}, the first is {place}.",
     "formula": "Formulas without a stored value are empty: {number:,}, the first is {place}. "
     "Save the file in a program that calculates them.",
+    "hidden": "Values that their format hides are read, too: {number:,}, the first is {place}.",
     "row": "Hidden rows are read, too: {number:,}.",
     "column": "Hidden columns are read, too: {number:,}.",
 }

@@ -268,6 +268,8 @@ def _read_csv(data: bytes) -> Document:
     text, warnings = decode_text(data)
     rows = CsvRows(text)
     passages = pack_passages(rows)
+    if not passages and text.strip():  # another format with commas
+        return _read_text(data)
     return Document(CSV, "", passages, [*warnings, *rows.warnings])
 
 

@@ -2,14 +2,23 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Headings, list_paragraphs
 
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
+_HIDDEN = re.compile(
+    r"<(span|div|p|font|b|i)\b[^<>]*(?:\shidden\b|display:\s*none|visibility:\s*hidden)[^<>]*>"
+    r"[^<]*</\1>",
+    re.IGNORECASE,
+)
+"""Elements of HTML that no reader sees."""
 _FENCE = re.compile(r"\s*(```+|~~~+)")
-_MARKS = {"---": ("---", "..."), "+++": ("+++",)}
+_MARKS = {"---": re.compile(r"-{3,}|\.{3}"), "+++": re.compile(r"\+{3,}")}
 """The lines that begin and end front matter in YAML and TOML."""
-_TITLE = re.compile(r"title\s*[:=]\s*(?:[>|][-+]?\s*$)?(.*)")
+_FIELD = re.compile(r"[\w-]+\s*[:=](?:\s|$)|\s+\S|- ")
+"""A line of front matter that has no end."""
+_TITLE = re.compile(r"title\s*[:=]\s*+(?:[>|][-+]?\s*$)?((?![\[{&*!]).*)", re.IGNORECASE)
 
 _Line = tuple[int, str]
 """A line with its number."""
@@ -45,7 +54,7 @@ def read_passages(lines: Sequence[str]) -> tuple[str, list[Chunk]]:
 def _drop_comments(lines: Sequence[str], start: int) -> Iterator[tuple[int, str, bool]]:
     """Yield the lines from some position on with their numbers, and whether they are code.
 
-    Comments of HTML are left out, but in code.
+    Comments and hidden elements of HTML are left out, but in code.
     """
     last = max((at for at, line in enumerate(lines) if "-->" in line), default=-1)
     is_comment, fence = False, ""
@@ -57,6 +66,8 @@ def _drop_comments(lines: Sequence[str], start: int) -> Iterator[tuple[int, str,
             fence = "" if is_end else fence or mark[1]
         elif not is_code and at <= last:
             text, is_comment = _cut_comments(line, is_comment, has_end=at < last)
+        if not is_code and "</" in text and "`" not in text:
+            text = _HIDDEN.sub("", text)
         yield at + 1, text, is_code
 
 
@@ -98,15 +109,19 @@ def _parse_heading(line: str) -> tuple[int, str] | None:
 
 def _read_front_matter(lines: Sequence[str]) -> tuple[str, list[_Line]]:
     """Return the title in the front matter, and the other lines of it with those around it."""
-    if not lines or not (ends := _MARKS.get(lines[0].strip())):
+    start = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    if not lines or not (mark := _MARKS.get(lines[start].strip())):
         return "", []
-    end = next((at for at, line in enumerate(lines[1:200], 1) if line.strip() in ends), 0)
-    if not end:
+    inner = lines[start + 1 : start + 200]
+    end = next((at for at, line in enumerate(inner) if mark.fullmatch(line.strip())), None)
+    if is_open := end is None:  # it goes on as long as it looks like one
+        end = sum(1 for _ in takewhile(_FIELD.match, inner))
+    if is_open and not end:
         return "", []
     titles: list[str] = []
-    others = [(1, "")]
+    others = [(start + 1, "")]
     is_title = False
-    for number, line in enumerate(lines[1:end], 2):
+    for number, line in enumerate(inner[:end], start + 2):
         if found := None if titles else _TITLE.match(line):
             titles.append(found[1].strip())
             is_title = True
@@ -115,4 +130,5 @@ def _read_front_matter(lines: Sequence[str]) -> tuple[str, list[_Line]]:
         else:
             is_title = False
             others.append((number, line))
-    return " ".join(titles).strip(" \"'"), [*others, (end + 1, "")]
+    last = start + 1 + end + (not is_open)
+    return " ".join(titles).strip(" \"'"), [*others, (last, "")]

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "6"
+_VERSION = "7"
 """Version of the readers; a new one makes all files be read again."""
 _DOCUMENTS = (
     *(".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".pdf", ".rtf"),
@@ -54,6 +54,8 @@ _DOCUMENTS = (
     *(".eml", ".mht", ".mhtml"),
 )
 """Suffixes of files in which people expect a text; other files may be skipped."""
+_LARGE = 1024 * 1024
+"""Bytes above which a text is read in another process: a long line would stop this one."""
 READ_BATCH = 16
 """Number of files read at the same time."""
 
@@ -265,7 +267,7 @@ def _read_contribution(
         root = None if page.annotated and not form.has_text else page.root
         document = read_html_text(root, page.hidden, page.warnings, texts)
     else:
-        document = read_document(data, source.name)
+        document = read_document(data, source.name, sandboxed=len(data) > _LARGE)
     parent = str(identify_file(source.name))
     chunks: dict[str, JsonObject] = {}
     for chunk in document.chunks:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.layouts import Header, count_remarks, find_header
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
-from copilot_runtime.base.workbook import Cell, SheetRows, Workbook
+from copilot_runtime.base.workbook import Cell, Row, SheetRows, Workbook
 from copilot_runtime.extensions.knowledge.office.package import OfficeText, Package
 from copilot_runtime.extensions.knowledge.tables import Grid
 
@@ -35,6 +36,10 @@ class _WorkbookReader:
         self._found = found
         self._formulas = 0
         """Number of formulas without a value."""
+        self._repeated = 0
+        """Number of rows that repeat a header."""
+        self._hidden = 0
+        """Number of values that their format hides."""
 
     def read(self) -> None:
         """Add the rows of all sheets that are shown."""
@@ -46,6 +51,14 @@ class _WorkbookReader:
             self._found.add(sheet.name, level=1)
             self._read_sheet(workbook.read(sheet), sheet.name)
             self._add_notes(sheet.part)
+        if self._repeated:
+            self._found.warnings.append(
+                f"Rows that repeat the header are left out: {self._repeated:,}."
+            )
+        if self._hidden:
+            self._found.warnings.append(
+                f"Values that their format hides are left out: {self._hidden:,}."
+            )
         if self._formulas:
             self._found.warnings.append(
                 f"Formulas without a stored value: {self._formulas}. Open the file in a program "
@@ -54,7 +67,11 @@ class _WorkbookReader:
 
     def _read_sheet(self, sheet: SheetRows, called: str) -> None:
         layout = SheetLayout()
-        rows = [(row.number, cells) for row in sheet if (cells := layout.add(row))]
+        rows = [
+            (row.number, cells)
+            for row in map(self._drop_hidden, sheet)
+            if (cells := layout.add(row))
+        ]
         layout.finish(sheet)
         counts = {name: layout.counts.get(name, (0, ""))[0] for name in ("row", "column")}
         self._formulas += layout.counts.get("formula", (0, ""))[0]
@@ -64,6 +81,7 @@ class _WorkbookReader:
             self._found.warnings.append(
                 f"The sheet {called!r} is read as {len(layout.tables)} tables."
             )
+        self._found.warnings += describe_doubts(layout.doubts, f"Of the sheet {called!r}, row")
         is_named = True
         parts = sorted((*layout.tables, *layout.remarks), key=lambda it: it.first)
         for part in parts:
@@ -81,6 +99,14 @@ class _WorkbookReader:
                 "columns."
             )
 
+    def _drop_hidden(self, row: Row) -> Row:
+        """Return a row without the values that their format hides."""
+        hidden = [at for at, cell in row.cells.items() if cell.kind == "hidden"]
+        self._hidden += len(hidden)
+        for at in hidden:
+            del row.cells[at]
+        return row
+
     def _add_table(self, rows: Sequence[tuple[int, Sequence[Cell | None]]]) -> bool:
         """Add the rows of a table; return `False` if it has several columns without names."""
         texts = [["" if cell is None else cell.text for cell in cells] for _, cells in rows]
@@ -89,6 +115,9 @@ class _WorkbookReader:
         names = [name[: Grid.longest] for name in header.cells]
         end = len(rows) - count_remarks(texts[-_TAIL:])
         for at, (number, cells) in enumerate(rows):
+            if names and at > header.position and [*map(str.strip, texts[at])] == [*header.cells]:
+                self._repeated += 1
+                continue
             values = [(column, _write(cell).strip()) for column, cell in enumerate(cells) if cell]
             if names and header.position < at < end:
                 named = (

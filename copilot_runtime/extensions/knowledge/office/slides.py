@@ -80,6 +80,8 @@ class _SlideReader:
             return
         if next(shape.iter("{*}chart"), None) is not None:
             self._found.warnings.append(f"Slide {self._number}: its chart is not read.")
+        if next(shape.iter("{*}oleObj"), None) is not None:
+            self._found.warnings.append(f"Slide {self._number}: its embedded object is not read.")
         for diagram in shape.iter("{*}relIds"):
             relation = self._relations.get(get_attribute(diagram, "dm") or "")
             root = self._package.parse(relation.target) if relation else None

@@ -18,6 +18,7 @@ from copilot_runtime.extensions.knowledge.office.package import (
     get_number,
     is_on,
 )
+from copilot_runtime.extensions.knowledge.office.styles import Style, is_white, read_styles
 from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol, write_formula
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
@@ -33,9 +34,8 @@ _UNSEEN = frozenset(
 """Deleted texts, codes of fields, properties, and text boxes, which follow their paragraph."""
 _SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _ASIDES = ("footnoteReference", "endnoteReference", "commentReference", "txbxContent")
-_NOT_READ = ("chart", "OLEObject", "altChunk")
+_NOT_READ = ("chart", "relIds", "OLEObject", "altChunk")
 _NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
-_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _LEAST_SIZE = 5
 """The smallest readable font size, in half points."""
 _PAGE_NUMBER = re.compile(
@@ -56,15 +56,6 @@ def extract_passages(data: bytes) -> JsonObject:
         reader.read(root)
         reader.warn_of_changes(root)
     return found.encode()
-
-
-@dataclass(frozen=True, slots=True)
-class _Style:
-    name: str = ""
-    level: int | None = None
-    """The level of a heading."""
-    list: "Element | None" = None
-    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ class _WordReader:
         self._hidden = 0
         """Number of hidden texts."""
         parts = {it.kind: it.target for it in package.read_relations(package.main).values()}
-        self._styles = _read_styles(package.parse(parts.get("styles", "")))
+        self._styles = read_styles(package.parse(parts.get("styles", "")))
         self._lists, self._starts = _read_lists(package.parse(parts.get("numbering", "")))
         self._notes: dict[tuple[str, str], str] = {}
         for kind in ("footnote", "endnote", "comment"):
@@ -119,7 +110,7 @@ class _WordReader:
                     id = get_attribute(aside, "id") or ""
                     self._found.add(self._notes.pop((kind, id), ""))
         if next(root.iter(*(f"{{*}}{name}" for name in _NOT_READ)), None) is not None:
-            self._warn("Charts and embedded objects are not read.")
+            self._warn("Charts, diagrams and embedded objects are not read.")
 
     def read_margins(self) -> None:
         """Add the headers and footers, each text once."""
@@ -170,9 +161,9 @@ class _WordReader:
             self._found.title = " ".join(text.split())
         self._found.add(text)
 
-    def _style(self, paragraph: "Element") -> _Style:
+    def _style(self, paragraph: "Element") -> Style:
         name = get_attribute(find_child(paragraph, "pPr", "pStyle"), "val") or ""
-        return self._styles.get(name, _Style())
+        return self._styles.get(name, Style())
 
     def _text(self, paragraph: "Element") -> str:
         """Return the text of a paragraph that is not deleted or hidden.
@@ -180,7 +171,7 @@ class _WordReader:
         Powers are written as `2^10`, and texts that are struck out as `~~void~~`.
         """
         pieces: list[str] = []
-        is_hidden = self._style(paragraph).is_hidden
+        style = self._style(paragraph)
         stack = [*reversed(paragraph)]
         while stack:
             element = stack.pop()
@@ -199,28 +190,33 @@ class _WordReader:
                 pieces.append(_SIGNS[name])
             elif name == "docPr":
                 pieces.append(f" {element.get('descr', '')} ")
+            elif name == "textpath":  # WordArt, and watermarks
+                pieces.append(f" {element.get('string', '')} ")
             elif name == "oMath":
                 pieces.append(write_formula(element))
             elif name in _UNSEEN or _is_prompt(element):
                 continue
-            elif not self._is_hidden(element, is_hidden):
+            elif not self._is_hidden(element, style):
                 stack += reversed(element)
             elif find_child(element, "t") is not None:
                 self._hidden += 1
         return "".join(pieces).replace("~~~~", "")
 
-    def _is_hidden(self, element: "Element", default: bool) -> bool:
+    def _is_hidden(self, element: "Element", paragraph: Style) -> bool:
         """Return whether a run is hidden by itself, or else by its style or its paragraph's."""
         properties = find_child(element, "rPr")
         vanish = find_child(properties, "vanish")
         if vanish is not None:
             return is_on(vanish)
+        if get_name(element) != "r":
+            return False
         if get_number(find_child(properties, "sz"), "val", _LEAST_SIZE) < _LEAST_SIZE:
             return True
-        style = get_attribute(find_child(properties, "rStyle"), "val") or ""
-        return (default and get_name(element) == "r") or self._styles.get(style, _Style()).is_hidden
+        name = get_attribute(find_child(properties, "rStyle"), "val") or ""
+        is_hidden = paragraph.is_hidden or self._styles.get(name, Style()).is_hidden
+        return is_hidden or is_white(element, paragraph, self._styles)
 
-    def _number(self, paragraph: "Element", style: _Style) -> str:
+    def _number(self, paragraph: "Element", style: Style) -> str:
         """Return the number or the bullet of an item of a list, or an empty string."""
         properties = find_child(paragraph, "pPr", "numPr")
         key = get_attribute(find_child(properties, "numId"), "val")
@@ -333,36 +329,6 @@ def _list_parts(element: "Element", name: str) -> "Iterator[Element]":
                 yield inner
         elif get_name(inner) in ("sdt", "sdtContent", "customXml", "ins"):
             yield from _list_parts(inner, name)
-
-
-def _read_styles(root: "Element | None") -> dict[str, _Style]:
-    """Return the styles by identifier, with what they inherit."""
-    elements = () if root is None else root.iterchildren("{*}style")
-    found = {get_attribute(it, "styleId") or "": it for it in elements}
-    styles: dict[str, _Style] = {}
-    for id, element in found.items():
-        name = get_attribute(find_child(element, "name"), "val") or ""
-        level: int | None = None
-        numbers: Element | None = None
-        vanish: Element | None = None
-        here: Element | None = element
-        for _ in range(20):  # styles may be based on each other in a circle
-            if here is None:
-                break
-            if level is None:
-                called = get_attribute(find_child(here, "name"), "val") or ""
-                outline = find_child(here, "pPr", "outlineLvl")
-                if match := _HEADING.fullmatch(called):
-                    level = int(match[1])
-                elif outline is not None:
-                    level = get_number(outline, "val", 9) + 1
-            if numbers is None:
-                numbers = find_child(here, "pPr", "numPr")
-            if vanish is None:
-                vanish = find_child(here, "rPr", "vanish")
-            here = found.get(get_attribute(find_child(here, "basedOn"), "val") or "")
-        styles[id] = _Style(name, level, numbers, is_on(vanish))
-    return styles
 
 
 def _read_lists(

@@ -51,7 +51,8 @@ BLOCKS = frozenset(_BLOCK_NAMES.split())
 STRUCK = ("del", "s", "strike")
 _IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "title")
 _FRAMES = ("iframe", "frame")
-UNSEEN = frozenset(("head", "noscript", "script", "style", "svg", "template"))
+UNSEEN = frozenset(("head", "noscript", "rp", "rt", "script", "style", "svg", "template"))
+"""Elements without texts of their own, such as the pronunciation of characters."""
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
 _SPACES = re.compile(r"[ \t\n\f\r]+")

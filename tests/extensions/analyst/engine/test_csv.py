@@ -1,6 +1,6 @@
 """A CSV file becomes a table without a lost value, and doubtful choices are in its description."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import date, datetime, time
 from pathlib import Path
@@ -16,6 +16,7 @@ from tests.in_one_test import in_one_test
 pytestmark = pytest.mark.anyio
 
 Rows = Sequence[Sequence[Any]]
+Tabular = tuple[Sequence[str], Rows, str]
 _LONG = "id,name\n" + "".join(f"{n},n\n" for n in range(3_000))
 
 
@@ -29,6 +30,24 @@ async def read(
         (dataset,) = engine.datasets.values()
         table = await engine.run("FROM t", limit=100_000)
         return [column.name for column in dataset.columns], table.rows, dataset.description
+
+
+async def read_each(
+    options: EngineOptions, folder: Path, texts: Iterable[str]
+) -> Mapping[str, Sequence[Tabular]]:
+    """Return the tables of each text: names of columns, rows, and description."""
+    files = {folder / f"t{number}.csv": text for number, text in enumerate(texts)}
+    for path, text in files.items():
+        path.write_text(text, newline="")
+    engine = Engine(options, [parse_source(str(path)) for path in files])
+    await engine.open()
+    async with aclosing(engine):
+        tables: dict[str, list[Tabular]] = {text: [] for text in files.values()}
+        for it in engine.datasets.values():
+            rows = (await engine.run(f"FROM {it.name}", limit=100)).rows
+            names = [column.name for column in it.columns]
+            tables[files[folder / f"{it.source}.csv"]].append((names, [*rows], it.description))
+        return tables
 
 
 TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
@@ -73,16 +92,53 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
     ),
     "a,b\r1,2\r\n3,4\n": (["a", "b"], [(1, 2), (3, 4)]),
     "d,e\n05.01.26,13/1/2026\n": (["d", "e"], [(date(2026, 1, 5), date(2026, 1, 13))]),
+    "Statement\nAnn Lee\n01.05.2026\n\nday;text;n\n13.05.2026;rent;-5,5\n14.05.2026;pay;7,5\n": (
+        ["day", "text", "n"],
+        [(date(2026, 5, 13), "rent", -5.5), (date(2026, 5, 14), "pay", 7.5)],
+    ),
+    "Sales, May\nOslo, Bergen\n\nname;n\nx;1,5\ny;2,5\nSource: Bank, Oslo\n": (
+        ["name", "n"],
+        [("x", 1.5), ("y", 2.5)],
+    ),
+    '"Sales; May, 2026"\n\na;b\n1,5;2,7\n2,5;3,7\n': (["a", "b"], [(1.5, 2.7), (2.5, 3.7)]),
+    "By; May; Oslo\nOf; 3.6.\n\na;b\n1,5;2,7\n2,5;3,7\n": (
+        ["a", "b"],
+        [(1.5, 2.7), (2.5, 3.7)],
+    ),
+    "Sales, May\n\na|b\n1,5|2,7\n": (["a", "b"], [(1.5, 2.7)]),
+    "Prices, May\nprice\n2,50\n13,75\n": (["price"], [(2.5,), (13.75,)]),
+    "remark\ngood, but slow\nlate, too\n": (["remark"], [("good, but slow",), ("late, too",)]),
+    "EXTF;700;21;Postings;12\nsum;account;day\n1234,5;1200;0501\n99,0;1200;0601\n": (
+        ["sum", "account", "day"],
+        [(1234.5, 1200, "0501"), (99.0, 1200, "0601")],
+    ),
+    "By\tR2\nMode\tELISA\n\nWell\tOD\tConc\n\tAU\tng\nA1\t0.5\t1\nA2\tOVER\t2\nA3\t1\t3\n": (
+        ["Well", "OD AU", "Conc ng"],
+        [("A1", "0.5", 1), ("A2", "OVER", 2), ("A3", "1", 3)],
+    ),
+    "d,n,m\n2026\u5e741\u67085\u65e5,\uff11\uff12,5\n2026\u5e741\u67086\u65e5,3,6\n": (
+        ["d", "n", "m"],
+        [(date(2026, 1, 5), 12, 5), (date(2026, 1, 6), 3, 6)],
+    ),
+    "v;when\n1,5E+03;05/Jan/26 3:04 PM\n": (
+        ["v", "when"],
+        [(1500.0, datetime(2026, 1, 5, 15, 4))],
+    ),
+    "city,n\nOslo,1\n\ufeffcity,n\nRome,2\n": (["city", "n"], [("Oslo", 1), ("Rome", 2)]),
+    'city,n\nOslo,1\n\u3003,2\n"""",3\nRome,4\n': (
+        ["city", "n"],
+        [("Oslo", 1), ("Oslo", 2), ("Oslo", 3), ("Rome", 4)],
+    ),
 }
 
 
-@in_one_test("text", TABLES)
 async def test_a_file_has_the_columns_and_values_that_a_person_reads(
-    tmp_path: Path, options: EngineOptions, text: str
+    tmp_path: Path, options: EngineOptions
 ) -> None:
-    (tmp_path / "t.csv").write_text(text, newline="")
-    names, rows, _ = await read(options, tmp_path / "t.csv")
-    assert (names, list(rows)) == TABLES[text]
+    found = await read_each(options, tmp_path, TABLES)
+    assert {text: [it[:2] for it in tables] for text, tables in found.items()} == {
+        text: [table] for text, table in TABLES.items()
+    }
 
 
 DOUBTS: Mapping[str, tuple[Rows, str]] = {
@@ -157,12 +213,6 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [("Why?", 1), ("1) How?", None), ("Who", None)],
         "",
     ),
-    "city,n,m\nOslo,1,2\n\nday,rain,sun\nMon,3,4\n": (
-        [("Oslo", "1", "2"), ("day", "rain", "sun"), ("Mon", "3", "4")],
-        "Line 4 seems to begin another table, which is read as rows of this one: save it as a file "
-        "of its own. 'n' is a text: 1 of its 3 values are not of the type BIGINT. 'm' is a text: 1 "
-        "of its 3 values are not of the type BIGINT.",
-    ),
     "city,weight,\n,kg,\nOslo,5,\n,,\nTotal 2026,5,\n": (
         [("Oslo", 5), ("Total 2026", 5)],
         "Two rows of names are joined. Empty lines are left out: 1. Lines may add up others, such "
@@ -174,17 +224,117 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         "first column alone.",
     ),
     '"net\nprice",n\n1,2\n': ([(1, 2)], ""),
+    "city,n\nOslo,1\nPage 1 of 2,\ncity,n\nRome,2\n,Seite 2\n": (
+        [("Oslo", 1), ("Rome", 2)],
+        "Lines that repeat the header are left out: 1. Page numbers are left out: 2.",
+    ),
+    "Sales\ncity,n\nOslo,1\n\nPage 1\n\ncity,n\nRome,2\nBonn,3\n": (
+        [("Oslo", 1), ("Rome", 2), ("Bonn", 3)],
+        "Lines above the header are left out. Lines that repeat the header are left out: 1. "
+        "Page numbers are left out: 1.",
+    ),
+    "city,n,m\nOslo,1,2\nRome,closed,unknown\nBonn,3,4\n": (
+        [("Oslo", "1", "2"), ("Rome", "closed", "unknown"), ("Bonn", "3", "4")],
+        "Line 3 may begin another table, and is read as a row of the one above: "
+        "an empty line before it would separate them. 'n' is a text: 1 of its 3 values are not of "
+        "the type BIGINT. 'm' is "
+        "a text: 1 of its 3 values are not of the type BIGINT.",
+    ),
+    "name,n,name,n\na,1,b,2\n": (
+        [("a", 1, "b", 2)],
+        "The names of the columns are there twice, as those of two tables beside each other: the "
+        "second ones have numbers.",
+    ),
+    'code,n\n="007",1\n="008",#REF!\n': (
+        [("007", 1), ("008", None)],
+        "Cells with an error, such as #N/A, are empty: 1.",
+    ),
+    "region,city,n\nNorth,Oslo,1\n,Rome,2\nSouth,Bonn,3\n,Wien ,4\n": (
+        [("North", "Oslo", 1), (None, "Rome", 2), ("South", "Bonn", 3), (None, "Wien ", 4)],
+        "'region' is empty in 2 of 4 lines: the value above may count for them, too. 'city' has 1 "
+        "values with spaces around them.",
+    ),
+    "Stock list\n------------\n|item|n |\n------------\n|nut |10|\n|*   |10|\n------------\n": (
+        [("nut", 10), ("*", 10)],
+        "Lines above the header are left out. Lines of dashes are left out: 2. Lines may add up "
+        "others, such as '*': 1.",
+    ),
+    "city,n\nOslo,1\nNorway total,1\nBalance,1\n": (
+        [("Oslo", 1), ("Norway total", 1), ("Balance", 1)],
+        "Lines may add up others, such as 'Balance', 'Norway total': 2.",
+    ),
+    "Name       Age  City\nAnn Lee     31  Oslo\n": (
+        [("Ann Lee     31  Oslo",)],
+        "Each line is one value: spaces between columns are no delimiter. Save it as CSV.",
+    ),
+    '"name,city,n"\n"Ann,Oslo,1"\n': (
+        [("Ann,Oslo,1",)],
+        "Each line is one value, in quotation marks as a whole. Save it anew as CSV.",
+    ),
+    "city,n\nOslo,1\nCarried forward,1\nRome,2\n": (
+        [("Oslo", 1), ("Carried forward", 1), ("Rome", 2)],
+        "Lines that begin with 'Carried forward': 1. Leave them out of sums.",
+    ),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
 }
 
 
-@in_one_test("text", DOUBTS)
 async def test_a_doubtful_choice_is_in_the_description(
-    tmp_path: Path, options: EngineOptions, text: str
+    tmp_path: Path, options: EngineOptions
 ) -> None:
-    (tmp_path / "t.csv").write_text(text)
+    found = await read_each(options, tmp_path, DOUBTS)
+    assert {text: [it[1:] for it in tables] for text, tables in found.items()} == {
+        text: [doubts] for text, doubts in DOUBTS.items()
+    }
+
+
+SEVERAL: Mapping[str, Sequence[tuple[Sequence[str], Rows]]] = {
+    "city,n,m\nOslo,1,2\n\nBy day\nday,rain,sun\nMon,3,4\n": [
+        (["city", "n", "m"], [("Oslo", 1, 2)]),
+        (["day", "rain", "sun"], [("Mon", 3, 4)]),
+    ],
+    "city,n,m\nOslo,1,2\nday,rain,sun\n2026-01-05,3,4\n2026-01-06,5,6\n": [
+        (["city", "n", "m"], [("Oslo", 1, 2)]),
+        (["day", "rain", "sun"], [(date(2026, 1, 5), 3, 4), (date(2026, 1, 6), 5, 6)]),
+    ],
+    "city,n,m\nOslo,1,2\nBy shop\nshop,staff\nNord,4\nWest,5\n": [
+        (["city", "n", "m"], [("Oslo", 1, 2)]),
+        (["shop", "staff"], [("Nord", 4), ("West", 5)]),
+    ],
+    "sep=;\nmonth;sold\nMay;1,5\nmonth;paid\nMay;2\nJune;3\n": [
+        (["month", "sold"], [("May", 1.5)]),
+        (["month", "paid"], [("May", 2), ("June", 3)]),
+    ],
+    "North\ncity,n\nOslo,1\n\nSouth\ncity,n\nRome,2\n": [
+        (["city", "n"], [("Oslo", 1)]),
+        (["city", "n"], [("Rome", 2)]),
+    ],
+}
+
+
+async def test_each_table_of_a_file_is_a_data_set(tmp_path: Path, options: EngineOptions) -> None:
+    found = await read_each(options, tmp_path, SEVERAL)
+    assert {text: [it[:2] for it in tables] for text, tables in found.items()} == SEVERAL
+    for _, (one, two) in found.items():
+        assert "The file has 2 tables." in one[2]
+        assert "It begins at line" in two[2]
+
+
+async def test_a_file_of_too_many_tables_is_one_that_says_how_many(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "t.csv").write_text("a,b\nx,1\n\nc,d\ny,2\n\n" * 30)
     _, rows, description = await read(options, tmp_path / "t.csv")
-    assert (list(rows), description) == DOUBTS[text]
+    assert len(rows) == 3 * 30
+    assert "The file has 60 tables, the second one from line 4 on." in description
+
+
+async def test_a_first_line_without_an_end_is_said(tmp_path: Path, options: EngineOptions) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "2.csv").write_text("a," * 200_000)
+    _, rows, description = await read(options, tmp_path / "*.csv")
+    assert [*rows] == [(1, 2)]
+    assert "2.csv is left out: its first line has more than 262,144 characters." in description
 
 
 ENCODINGS = {

@@ -112,7 +112,7 @@ async def test_a_glob_with_a_name_is_one_data_set(tmp_path: Path, options: Engin
         assert await read(engine, "SELECT sum(n), sum(m) FROM parts") == [(7, 1)]
         assert await read(engine, "FROM packed") == [(8,)]
         description = engine.datasets["parts"].description
-        assert "part-3.csv is empty: it is left out." in description
+        assert "part-3.csv is left out: the file is empty." in description
         assert "different columns" in description
 
 

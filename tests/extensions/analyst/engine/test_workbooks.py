@@ -182,6 +182,58 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
             "sheet_3": (["day", "z"], [(date(2024, 1, 5), 4)], ""),
         },
     ),
+    "tables that touch": (
+        make_workbook(
+            [
+                *(["x", "n", "m"], ["a", 1, 2], ["x", "n", "m"], ["b", 3, 4]),
+                *(["By day"], ["day", "rain"], [date(2024, 1, 5), 4], [date(2024, 1, 6), 5]),
+            ]
+        ),
+        {
+            "sheet": (
+                ["x", "n", "m"],
+                [("a", 1, 2), ("b", 3, 4)],
+                "The sheet has 2 tables. Lines that repeat the header are left out: 1.",
+            ),
+            "sheet_2": (
+                ["day", "rain"],
+                [(date(2024, 1, 5), 4), (date(2024, 1, 6), 5)],
+                "Lines above the header are left out.",
+            ),
+        },
+    ),
+    "texts in place of numbers": (
+        make_workbook([["x", "n", "m"], ["a", 1, 2], ["b", "closed", "unknown"], ["c", 3, 4]]),
+        {
+            "t": (
+                ["x", "n", "m"],
+                [("a", "1", "2"), ("b", "closed", "unknown"), ("c", "3", "4")],
+                "Row 3 may begin another table, and is read as a row of the one above: "
+                "an empty line before it would separate them. 'n' is a text: 1 of its 3 values are "
+                "not of the type "
+                "BIGINT. 'm' is a text: 1 of its 3 values are not of the type BIGINT.",
+            )
+        },
+    ),
+    "a table on two pages": (
+        make_workbook(
+            [["x", "n"], ["a", 1], ["Page 1 of 2"], [], ["x", "n"], ["b", 2], ["Page 2 of 2"]]
+        ),
+        {
+            "t": (
+                ["x", "n"],
+                [("a", 1), ("b", 2)],
+                "Lines that repeat the header are left out: 1. Page numbers are left out: 2.",
+            )
+        },
+    ),
+    "side by side": (
+        make_workbook([["x", "n", "x", "n"], ["a", 1, "c", 2], ["b", 3]]),
+        {
+            "sheet": (["x", "n"], [("a", 1), ("b", 3)], "The sheet has 2 tables."),
+            "sheet_2": (["x", "n"], [("c", 2)], ""),
+        },
+    ),
     "hidden": (
         make_workbook([["x", "y"], ["a", 1], ["b", 2]], change=hide),
         {

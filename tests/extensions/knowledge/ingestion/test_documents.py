@@ -231,6 +231,9 @@ def test_the_front_matter_of_markdown_is_read_with_the_text() -> None:
     ("text", "title"),
     [
         ("---\nname: x\n---\n# H\n", "H"),
+        ("\n---\ntitle: T\ntags: a\n---\ntext\n", "T"),
+        ("---\ntitle: T\ntags:\n  - a\n\n# H\n", "T"),
+        ("---\nTitle: [T\nname: x\n----\n# H\n", "H"),
         ('+++\ntitle = "T"\n+++\n# H\n', "T"),
         ("---\nopen", "x.md"),
         ("# H\n", "H"),
@@ -287,6 +290,28 @@ TABLES = {
         ["# made by a till", "city; n", "city: Oslo; n kg: 1", "# closed"],
         [],
     ),
+    "city,n,m\nOslo,1,2\nBy day\nday,rain,sun\n2026-01-05,3,4\n2026-01-06,5,6\n": (
+        [
+            *("city: Oslo; n: 1; m: 2", "By day"),
+            *("day: 2026-01-05; rain: 3; sun: 4", "day: 2026-01-06; rain: 5; sun: 6"),
+        ],
+        ["The file is read as 2 tables."],
+    ),
+    "city,n,m\nOslo,1,2\nRome,closed,?\nBonn,3,4\n": (
+        ["city: Oslo; n: 1; m: 2", "city: Rome; n: closed; m: ?", "city: Bonn; n: 3; m: 4"],
+        [
+            "Line 3 may begin another table, and is read as a row of the one above: "
+            "an empty line before it would separate them."
+        ],
+    ),
+    'city,n\nOslo,1\nPage 1 of 2,\ncity,n\n\u3003,2\n"""",3\n': (
+        ["city: Oslo; n: 1", "city: Oslo; n: 2", "city: Oslo; n: 3"],
+        [
+            "Rows that repeat the header are left out: 1.",
+            "Ditto marks are read as the value above them: 2.",
+            "Page numbers between rows are left out: 1.",
+        ],
+    ),
     "city,n\nOslo,1\nTotal,1\n* provisional\nSource: census\n": (
         ["city: Oslo; n: 1", "city: Total; n: 1", "* provisional", "Source: census"],
         [],
@@ -299,6 +324,13 @@ def test_the_values_of_a_table_have_only_names_that_it_gives_them(text: str) -> 
     document = read_document(text.encode(), "x.csv")
     lines = [line for chunk in document.chunks for line in chunk.text.split("\n")]
     assert (lines, document.warnings) == TABLES[text]
+
+
+def test_tables_far_below_have_their_own_names() -> None:
+    text = "".join(f"a{n},b\nx,{n}\n\n" for n in range(20_000))
+    document = read_document(text.encode(), "x.csv")
+    assert document.chunks[-1].text.endswith("a19999: x; b: 19999")
+    assert document.warnings == ["The file is read as 20,000 tables."]
 
 
 def test_a_table_that_is_none_says_so() -> None:

@@ -38,6 +38,8 @@ def cell(text: str, properties: str = "") -> str:
     return f"<w:tc><w:tcPr>{properties}</w:tcPr>{paragraph(text)}</w:tc>"
 
 
+WHITE = "<w:color w:val='FFFFFE'/>"
+DARK = "<w:shd w:val='clear' w:fill='1F3864'/>"
 STYLES = """<w:style w:styleId="H1"><w:name w:val="heading 1"/></w:style>
   <w:style w:styleId="Mine"><w:basedOn w:val="H2"/></w:style>
   <w:style w:styleId="H2"><w:name w:val="Heading 2"/><w:basedOn w:val="Mine"/></w:style>"""
@@ -118,6 +120,19 @@ def test_a_word_document_has_headings_lists_and_tables() -> None:
             "x",
         ),
         ("<w:r><w:rPr><w:sz w:val='2'/></w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
+        ("<w:r><w:pict><w:shape><w:textpath string='Draft'/></w:shape></w:pict></w:r>", "Draft"),
+        (f"<w:r><w:rPr>{WHITE}</w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
+        (f"<w:r><w:rPr>{WHITE}{DARK}</w:rPr><w:t>yes</w:t></w:r>", "yes"),
+        (
+            "<w:r><w:rPr><w:rStyle w:val='Ghost'/></w:rPr><w:t>no</w:t></w:r>"
+            "<w:r><w:t>x</w:t></w:r>",
+            "x",
+        ),
+        (f"<w:pPr>{DARK}</w:pPr><w:r><w:rPr>{WHITE}</w:rPr><w:t>yes</w:t></w:r>", "yes"),
+        (
+            f"<w:r><w:anchor behindDoc='1'/></w:r><w:r><w:rPr>{WHITE}</w:rPr><w:t>yes</w:t></w:r>",
+            "yes",
+        ),
         (
             "<w:oMath><w:f><w:num><w:t>a+b</w:t></w:num><w:den><w:sSup><w:e><w:t>c</w:t></w:e>"
             "<w:sup><w:t>2</w:t></w:sup></w:sSup></w:den></w:f></w:oMath>",
@@ -140,7 +155,8 @@ def test_a_paragraph_says_what_it_shows(content: str, text: str) -> None:
         footnotes="<w:footnote w:id='1'><w:p><w:r><w:t>why</w:t></w:r></w:p></w:footnote>",
         comments="<w:comment w:id='2' w:author='Ann'><w:p><w:r><w:t>check</w:t></w:r></w:p>"
         "</w:comment>",
-        styles="<w:style w:styleId='Hidden'><w:rPr><w:vanish/></w:rPr></w:style>"
+        styles=f"<w:style w:styleId='Ghost'><w:rPr>{WHITE}</w:rPr></w:style>"
+        "<w:style w:styleId='Hidden'><w:rPr><w:vanish/></w:rPr></w:style>"
         "<w:style w:styleId='Secret'><w:basedOn w:val='Hidden'/></w:style>",
     )
     assert [chunk.text for chunk in read(document).chunks] == [text]

@@ -54,7 +54,7 @@ _DECIMAL = _Type("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRA
 def _group_digits(group: str, point: str) -> _Type:
     """Return numbers with groups of three digits, such as `1,234.50`."""
     groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
-    text = f"[+-]?(?:{groups}|0|[1-9][0-9]{{0,14}})(?:[{point}][0-9]+)?"
+    text = f"[+-]?(?:{groups}|0|[1-9][0-9]{{0,14}})(?:[{point}][0-9]+)?(?:[eE][+-]?[0-9]{{1,3}})?"
     bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
     number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
     return _Type("DOUBLE", re.compile(text), number, text)
@@ -86,9 +86,11 @@ def _dates() -> Iterator[_Type]:
     for format, text in (
         ("%d %b %Y", "[0-9]{1,2} [A-Za-z]{3} [0-9]{4}"),
         ("%d-%b-%Y", "[0-9]{1,2}-[A-Za-z]{3}-[0-9]{4}"),
+        ("%d/%b/%y", "[0-9]{1,2}/[A-Za-z]{3}/[0-9]{2}"),
         ("%d %B %Y", "[0-9]{1,2} [A-Za-z]{4,} [0-9]{4}"),
         ("%b %d, %Y", "[A-Za-z]{3} [0-9]{1,2}, [0-9]{4}"),
         ("%B %d, %Y", "[A-Za-z]{4,} [0-9]{1,2}, [0-9]{4}"),
+        ("%Y\u5e74%m\u6708%d\u65e5", "[0-9]{4}\u5e74[0-9]{1,2}\u6708[0-9]{1,2}\u65e5"),
     ):
         yield from _times(None, format, text)
 
@@ -109,6 +111,20 @@ def _times(order: _Order | None, format: str, text: str) -> Iterator[_Type]:
 _DAY = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}"
 _TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 
+_WIDE = "".join(map(chr, (*range(0xFF10, 0xFF1A), 0xFF0E, 0xFF0D, 0xFF0B)))
+_WIDE_FORM = (
+    "[-+\uff0d\uff0b]?(?:[0\uff10]|[1-9\uff11-\uff19][0-9\uff10-\uff19]{0,14})(?:[,\uff0c][0-9\uff10-\uff19]{3})*"
+    "(?:[.\uff0e][0-9\uff10-\uff19]+)?"
+)
+_WIDE_DIGITS = _Type(
+    "DOUBLE",
+    re.compile(_WIDE_FORM),
+    f"TRY_CAST(translate(replace(replace($v, ',', ''), '\uff0c', ''), '{_WIDE}', '0123456789.-+') "
+    "AS DOUBLE)",
+    _WIDE_FORM,
+)
+"""Numbers with digits of the width of Chinese characters."""
+
 _TYPES = (
     *(_BOOLEAN, _INTEGER, _DECIMAL, _POINT, _COMMA),
     *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
@@ -117,6 +133,7 @@ _TYPES = (
     _plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
     _plain("TIME", _TIME),
     *_dates(),
+    _WIDE_DIGITS,
 )
 """In this order: the first that all values have is the type of a column."""
 

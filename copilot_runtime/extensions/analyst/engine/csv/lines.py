@@ -1,20 +1,36 @@
-"""Lines of a CSV file that are no rows: malformed ones, and the notes below its table."""
+"""Lines of a CSV file: those of each of its tables, malformed ones, and notes below a table."""
 
 import csv
 import io
 from collections import deque
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from copilot_runtime.base.boundaries import find_boundaries
 from copilot_runtime.base.delimiters import open_reader
-from copilot_runtime.base.layouts import Layout, count_remarks
+from copilot_runtime.base.encodings import BLOCK
+from copilot_runtime.base.layouts import (
+    SAMPLE,
+    SEPARATOR_LINE,
+    Layout,
+    count_remarks,
+    find_layout,
+)
+from copilot_runtime.base.shapes import is_rule
+from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
 _LINES_OF_A_VALUE = 100
 """A value that has no end after as many lines begins with a stray quotation mark."""
 _TAIL = 16 * 1024
 """Bytes at the end of a file that may have notes."""
+
+_TABLES = 50
+"""The most tables of a file that become data sets."""
+_COUNTED = 10_000
+"""The most tables of a file that are counted."""
+_EMPTY_LINES = (b"\n\n", b"\n\r\n", b"\n,,", b"\n;;", b"\n\t\t")
 
 
 class LeftOut(NamedTuple):
@@ -22,6 +38,72 @@ class LeftOut(NamedTuple):
 
     number: int
     text: str
+
+
+def split_tables(file: TextFile, folder: Path) -> Sequence[TextFile]:
+    """Return a file for each table of a CSV file, or the file itself if it has one, or too many."""
+    with file.path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        head = lines.read(SAMPLE)
+    try:
+        layout = find_layout(head, file.delimiter, is_whole=len(head) < SAMPLE)
+    except ValueError:  # it is empty
+        return [file]
+    file = file._replace(layout=layout)
+    if not layout.starts and (len(head) < SAMPLE or not _has_empty_lines(file.path)):
+        return [file]
+    starts, count = _find_starts(file.path, layout)
+    if count == 1:
+        return [file]
+    if count > _TABLES:
+        many = f"{count:,}" if count < _COUNTED else f"at least {count:,}"
+        note = (
+            f"{file.note} The file has {many} tables, the second one from line {starts[0]:,} on. "
+            "They are read as one: save each as a file of its own."
+        )
+        return [file._replace(note=note.strip())]
+    file = file._replace(note=f"{file.note} The file has {count:,} tables.".strip(), layout=None)
+    delimiter = "" if SEPARATOR_LINE.match(head) else layout.delimiter
+    parts = [
+        TextFile(path, f"It begins at line {start:,} of the file.", layout.delimiter)
+        for start, path in zip([1, *starts], _copy_lines(file.path, starts, folder), strict=True)
+    ]
+    return [file._replace(path=parts[0].path, delimiter=delimiter), *parts[1:]]
+
+
+def _has_empty_lines(path: Path) -> bool:
+    with path.open("rb") as file:
+        blocks = iter(lambda: file.read(BLOCK), b"")
+        return any(mark in block for block in blocks for mark in _EMPTY_LINES)
+
+
+def _find_starts(path: Path, layout: Layout) -> tuple[Sequence[int], int]:
+    """Return the lines at which the first further tables begin, and the number of all tables."""
+    starts: list[int] = []
+    count = 1
+    with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        reader = open_reader(lines, layout.delimiter, layout.escape)
+        try:
+            records = ((reader.line_num, it) for it in reader if not is_rule(it))
+            for it in find_boundaries(records):
+                if it.is_certain and it.line > layout.skipped:
+                    count += 1
+                    if count <= _TABLES:
+                        starts.append(it.line)
+                    if count == _COUNTED:
+                        break
+        except csv.Error:  # a value without an end
+            return [], 1
+    return starts, count
+
+
+def _copy_lines(path: Path, starts: Sequence[int], folder: Path) -> Iterator[Path]:
+    """Write the lines before each of the starts, and those after the last one, to files."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        for start, end in pairwise([1, *starts, None]):
+            target = folder / f"{len([*folder.iterdir()])}.csv"
+            with target.open("w", encoding="utf-8", newline="") as out:
+                out.writelines(islice(lines, None if end is None else end - (start or 1)))
+            yield target
 
 
 def rewrite(path: Path, layout: Layout, target: Path) -> list[LeftOut]:

@@ -10,9 +10,12 @@ from typing import Any
 
 import duckdb
 
+from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
+from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
 from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
+from copilot_runtime.extensions.analyst.engine.csv.values import count_spaces, replace_marks
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
@@ -29,14 +32,21 @@ _TOTALS = (
     *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
     *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
+    *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
+    *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
 )
 """Labels of lines that add up others."""
 _SUMS = (
     *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
-    *("gesamt", "итого", "合计", "总计", "合計", "小計"),
+    *("gesamt", "итого", "合计", "总计", "合計", "小計", "kontostand", "saldo", "endsaldo"),
+    *("anfangssaldo", "schlusssaldo", "solde", "balance", "opening balance", "closing balance"),
+    *("saldo inicial", "saldo final", "残高"),
 )
 """The beginnings of labels of lines that may add up others."""
-_SUM_PATTERN = rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)"
+_SUM_PATTERN = (
+    rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
+    r"|\s(total|subtotal|gesamt|summe|insgesamt|totaal|razem|итого|всего)$|[计計]$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,13 @@ class CsvFiles:
             label = _write_label([quote_name(name) for name in names])
             self.totals = f"coalesce({label}, '') NOT IN ({words})"
         self._notes += [one.note for one in columns if one.note]
+        plain = [one.name for one in columns if one.type == "VARCHAR"]
+        counts = count_spaces(self._connection, quote_name(name), [*map(quote_name, plain)])
+        self._notes += [
+            f"{one!r} has {count:,} values with spaces around them."
+            for one, count in zip(plain, counts, strict=True)
+            if count
+        ]
         more = self._notes[_MOST_NOTES:]
         for note in more:
             logger.warning("The data set %r: %s", name, note)
@@ -114,24 +131,18 @@ class CsvFiles:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
         for number, file in enumerate(self._files):
             try:
-                with file.path.open(encoding="utf-8", errors="replace", newline="") as lines:
-                    head = lines.read(SAMPLE)
-                layout = find_layout(head, file.delimiter, is_whole=len(head) < SAMPLE)
-                yield layout, file.path
-            except ValueError:
+                layout = file.layout or _read_layout(file)
+                yield replace(layout, doubts=()) if file.is_sheet else layout, file.path
+            except ValueError as error:
                 if number == len(self._files) - 1 == len(self._empty):
                     raise
                 self._empty.append(file.path.name)
-                self._notes.append(f"{file.path.name} is empty: it is left out.")
+                self._notes.append(f"{file.path.name} is left out: {error}.")
 
     def _read(self, number: int, layout: Layout, paths: Sequence[Path]) -> str:
         """Read files of one layout into a table of texts; return its name."""
         self._notes += layout.notes
-        if layout.others:
-            self._notes.append(
-                f"Line {layout.others[0].start:,} seems to begin another table, which is read as "
-                "rows of this one: save it as a file of its own."
-            )
+        self._notes += describe_doubts(layout.doubts)
         remarks = [text for path in paths for text in read_remarks(path, layout)]
         part = f"csv_part_{number}"
         width = len(layout.names)
@@ -156,7 +167,9 @@ class CsvFiles:
                     layout, is_rewritten = replace(layout, escape='"', skipped=0), True
                 else:
                     raise
-        self._drop_lines(part, layout, [_column(layout, at) for at in range(width)], remarks)
+        columns = [_column(layout, at) for at in range(width)]
+        self._drop_lines(part, layout, columns, remarks)
+        self._notes += replace_marks(self._connection, part, columns)
         self._note_lines(f"temp.{part}", layout, width)
         return f"temp.{part}"
 
@@ -165,7 +178,7 @@ class CsvFiles:
     ) -> None:
         """Leave out empty lines, notes below the table, and the header where it is repeated."""
         names = [
-            f"{name} = {quote_text(layout.names[at])}"
+            f"ltrim({name}, ' \ufeff') = {quote_text(layout.names[at])}"
             for at, name in enumerate(columns[: len(layout.names)])
             if at not in layout.unnamed
         ]
@@ -179,6 +192,8 @@ class CsvFiles:
             "Lines that repeat the header": names,
             "Notes": [remark, *empty[1:]] if has_notes else [],
             "Empty lines": empty if len(columns) > 1 else [],
+            "Page numbers": [_match_page_number(columns)] if len(columns) > 1 else [],
+            "Lines of dashes": [_match_rule(columns)] if layout.has_rules else [],
         }
         for kind, parts in kinds.items():
             condition = " AND ".join(parts)
@@ -211,6 +226,7 @@ class CsvFiles:
             self._notes.append(f"{_lines(alone)} a value in the first column alone.")
         if width > 1:
             self._note_totals(part, _write_label(columns))
+            self._note_gaps(part, layout, columns)
         unnamed = [
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
         ]
@@ -225,7 +241,7 @@ class CsvFiles:
             f"{quote_text(_SUM_PATTERN)}) GROUP BY 1 ORDER BY 1"
         ).fetchall()
         totals = {word: count for word, count in found if word.lower() in _TOTALS}
-        others = {word: count for word, count in found if _is_sum(word) and word not in totals}
+        others = {word: count for word, count in found if word not in totals}
         if totals:
             words = ", ".join(f"'{word}'" for word in totals)
             count = sum(totals.values())
@@ -236,27 +252,57 @@ class CsvFiles:
             count = sum(others.values())
             self._notes.append(f"Lines may add up others, such as {words}: {count:,}.")
 
+    def _note_gaps(self, part: str, layout: Layout, columns: Sequence[str]) -> None:
+        """Note a first column whose values may count for the lines below them, too."""
+        is_sum = f"regexp_matches({_write_label(columns)}, {quote_text(_SUM_PATTERN)})"
+        row: Any = self._connection.execute(
+            f"SELECT count(*), count(*) FILTER (coalesce({columns[0]}, '') = '' AND NOT {is_sum}), "
+            f"first({columns[0]} ORDER BY rowid) FROM {part}"
+        ).fetchone()
+        if row[1] * 3 > row[0] and row[2]:
+            self._notes.append(
+                f"{layout.names[0]!r} is empty in {row[1]:,} of {row[0]:,} lines: the value above "
+                "may count for them, too."
+            )
+
     def _count(self, part: str, condition: str) -> int:
         row: Any = self._connection.execute(f"SELECT count(*) FROM {part} WHERE {condition}")
         return int(row.fetchone()[0])
 
 
-def _is_sum(label: str) -> bool:
-    """Return whether a label begins with a word for a sum, and not with a longer one."""
-    label = label.lower()
-    return any(label.startswith(it) and not label[len(it) : len(it) + 1].isalpha() for it in _SUMS)
+def _read_layout(file: TextFile) -> Layout:
+    with file.path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        head = lines.read(SAMPLE)
+    return find_layout(head, file.delimiter, is_whole=len(head) < SAMPLE)
 
 
 def _select(layout: Layout, width: int, paths: Sequence[Path], *, is_parallel: bool) -> str:
     files = ", ".join(quote_text(str(path)) for path in paths)
     columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(width))
-    names = ", ".join(f"c{at} AS {_column(layout, at)}" for at in range(width))
+    value = "trim(c{0})" if layout.has_rules else "c{0}"  # lines of dashes are as wide as values
+    names = ", ".join(f"{value.format(at)} AS {_column(layout, at)}" for at in range(width))
     return (
         f"SELECT {names} FROM read_csv([{files}], auto_detect=false, header=false, "
         f"delim={quote_text(layout.delimiter)}, quote='\"', escape={quote_text(layout.escape)}, "
         f"columns={{{columns}}}, skip={layout.skipped}, null_padding=true, "
         f"nullstr={quote_text(_MISSING)}, allow_quoted_nulls=false, "
         f"max_line_size=268435456, parallel={is_parallel})"
+    )
+
+
+def _match_rule(columns: Sequence[str]) -> str:
+    """Return the SQL condition that a line is of dashes."""
+    text = " || ".join(f"coalesce({name}, '')" for name in columns)
+    return f"regexp_full_match({text}, {quote_text(RULE)})"
+
+
+def _match_page_number(columns: Sequence[str]) -> str:
+    """Return the SQL condition that the only value of a line is a page number."""
+    first, others = columns[0], " || ".join(f"coalesce({name}, '')" for name in columns[1:])
+    pattern = quote_text(PAGE_NUMBER)
+    return (
+        f"CASE WHEN coalesce({first}, '') = '' THEN regexp_full_match({others}, {pattern}) "
+        f"ELSE regexp_full_match({first}, {pattern}) AND {others} = '' END"
     )
 
 

@@ -96,6 +96,10 @@ $("sign-in").onclose = () => {
 drawAccount();
 $("tabs").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
+/* Names the browser's tab after what the page shows. */
+const pageTitle = document.title;
+const nameTab = (words) => { document.title = words ? `${cut(words, 60)} · ${pageTitle}` : pageTitle; };
+
 /* ---- the clipboard ---- */
 
 /* Copies a text, and says so on the button. */

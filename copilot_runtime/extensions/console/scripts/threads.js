@@ -188,7 +188,7 @@ function threadView(each) {
 
 function factsOf({ agentId, archived, updatedAt, lastRunAt }) {
   const then = new Date(lastRunAt ?? updatedAt), today = then.toDateString() === new Date().toDateString();
-  const when = today ? then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+  const when = today ? then.toLocaleTimeString([], { timeStyle: "short" })
     : then.toLocaleDateString([], { day: "numeric", month: "short" });
   return [when, Object.keys(agents).length > 1 && agentId, archived && "archived"].filter(Boolean).join(" · ");
 }

@@ -18,8 +18,9 @@ function entry({ id, title, text, score, type = "" }) {
   open.type = "button";
   open.className = "link";
   open.onclick = () => attempt(() => show(id));
-  open.title = score == null ? type : `Score ${score.toFixed(3)}`;
+  open.title = type;
   item.append(open);
+  if (score != null) item.append(Object.assign(element("small", score.toFixed(3)), { title: "Score" }));
   if (text) item.append(element("p", text.length > 300 ? `${text.slice(0, 300)}…` : text));
   return item;
 }

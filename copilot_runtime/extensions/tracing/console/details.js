@@ -92,6 +92,7 @@ function drawMessages(value) {
 function drawDocuments(value) {
   const found = parsed(value);
   if (!Array.isArray(found) || !found.every((one) => isObject(one) && one.content)) return [element("pre", readable(value))];
+  if (!found.length) return [element("p", "none", "note")];
   return found.map(({ title, id, score, content }) => {
     const box = element("div", "", "message");
     box.append(element("b", [title || id, typeof score === "number" && score.toFixed(3)].filter(Boolean).join(" · ")), element("pre", readable(content)));

@@ -9,18 +9,23 @@ from html import escape
 from typing import Any
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8882; --accent: #3b6fd4; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+:root { color-scheme: light dark; --line: light-dark(#e5e5e1, #2b2f34);
+  --quiet: light-dark(#5d6168, #a2a7af); --accent: light-dark(#0f766e, #45c4b7); }
+body { font: 15px/1.55 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+  background: light-dark(#fbfbfa, #101113); color: light-dark(#1a1c1f, #ececed);
+  max-width: 60rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1 { font-size: 1.25rem; margin: 0; } h2 { font-size: 1.0625rem; margin: 2rem 0 .5rem; }
 p { margin: .3rem 0 .8rem; } a { color: var(--accent); }
-details { border: 1px solid var(--line); border-radius: 8px; margin: .5rem 0; }
-summary { cursor: pointer; padding: .5rem .8rem; display: flex; gap: .8rem; align-items: baseline; }
+details { background: light-dark(#fff, #17191c); border: 1px solid var(--line);
+  border-radius: .65rem; margin: .4rem 0; }
+summary { cursor: pointer; padding: .5rem .9rem; display: flex; flex-wrap: wrap; gap: 0 .8rem;
+  align-items: baseline; overflow-wrap: anywhere; }
 summary b { font: 600 .75rem ui-monospace, monospace; text-transform: uppercase;
-  min-width: 4rem; color: var(--accent); }
-summary span { margin-left: auto; opacity: .75; text-align: right; }
-code, pre { font: .82rem/1.45 ui-monospace, monospace; }
-section { padding: 0 .8rem .6rem; } h3 { font-size: .85rem; margin: .6rem 0 .2rem; }
-pre { background: var(--soft); padding: .6rem .8rem; border-radius: 6px;
+  min-width: 3.2rem; color: var(--accent); }
+summary span { margin-left: auto; color: var(--quiet); font-size: .8125rem; }
+code, pre { font: .8125rem/1.5 ui-monospace, monospace; }
+section { padding: 0 .9rem .6rem; } h3 { font-size: .8125rem; margin: .6rem 0 .2rem; }
+pre { background: light-dark(#f3f3f1, #1d2023); padding: .6rem .8rem; border-radius: .45rem;
   overflow-x: auto; margin: .3rem 0; }
 table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; }
 """

@@ -141,6 +141,7 @@ class Shell:
                 for name, path, title in tabs
             ),
             "<!-- logo -->": f'<img src="{escape(self.logo)}" alt="">' if self.logo else _LOGO,
+            "__ICON__": escape(self.logo) or _ICON,
         }
 
 
@@ -148,6 +149,12 @@ _CURRENT = ' aria-current="page"'
 _LOGO = (
     '<svg viewBox="0 0 16 16" aria-hidden="true"><rect width="16" height="16" rx="4.5"/>'
     '<path d="M4 5h8M4 8h5M4 11h7"/></svg>'
+)
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect width='16' height='16' rx='4.5' fill='%230f766e'/%3E"
+    "%3Cpath d='M4 5h8M4 8h5M4 11h7' stroke='%23fff' stroke-width='1.6' stroke-linecap='round'/%3E"
+    "%3C/svg%3E"
 )
 
 

@@ -17,18 +17,24 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-
 """Content security policy of these pages: they load nothing, since content is untrusted."""
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; }
-body { font: 16px/1.6 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
-h2 { font-size: 1rem; margin: 1.6rem 0 .2rem; overflow-wrap: anywhere; }
+:root { color-scheme: light dark; --line: light-dark(#e5e5e1, #2b2f34);
+  --quiet: light-dark(#5d6168, #a2a7af); --accent: light-dark(#0f766e, #45c4b7); }
+body { font: 15px/1.65 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+  background: light-dark(#fbfbfa, #101113); color: light-dark(#1a1c1f, #ececed);
+  max-width: 44rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+h1 { font-size: 1.5rem; line-height: 1.3; letter-spacing: -.02em; overflow-wrap: anywhere; }
+h2 { font-size: 1.0625rem; margin: 2rem 0 .3rem; overflow-wrap: anywhere; }
 article { white-space: pre-wrap; overflow-wrap: anywhere; scroll-margin-top: 5rem; }
 h2 + article, article + article { margin-top: .6rem; }
-#here:not(:only-of-type) { border-left: 4px solid #e0a800; background: #e0a80022;
-  padding: .2rem .8rem; }
-table { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: .8rem;
-  font-size: .85rem; width: 100%; }
-td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; overflow-wrap: anywhere; }
-td:first-child { opacity: .7; white-space: nowrap; }
+#here:not(:only-of-type) { box-shadow: -3px 0 var(--accent); border-radius: 0 .45rem .45rem 0;
+  background: color-mix(in srgb, var(--accent) 9%, transparent);
+  padding: .5rem .9rem; margin-inline: -.9rem; }
+a { color: var(--accent); }
+details { border-top: 1px solid var(--line); margin-top: 3rem; padding-top: .9rem; }
+summary { cursor: pointer; color: var(--quiet); }
+details, summary { font-size: .8125rem; }
+td { padding: .15rem 1.2rem .15rem 0; vertical-align: top; overflow-wrap: anywhere; }
+td:first-child { color: var(--quiet); white-space: nowrap; }
 """
 
 
@@ -67,15 +73,17 @@ def render_document(
             + "".join(_render_chunk(chunk, is_marked=chunk.uri == resource.uri) for chunk in chunks)
             for heading, chunks in groupby(document, _find_heading)
         )
+    provenance = list_provenance(resource, files)
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
-        for name, value in list_provenance(resource, files)
+        f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>" for name, value in provenance
     )
+    source = dict(reversed(provenance)).get("source", "Provenance")
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{escape(title)}</h1>{text}<table>{rows}</table></html>"
+        f"<h1>{escape(title)}</h1>{text}"
+        f"<details><summary>{escape(source)}</summary><table>{rows}</table></details></html>"
     )
 
 

@@ -16,6 +16,7 @@ from copilot_runtime.extensions.tracing.store.traces import (
     summarize_trace,
 )
 from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
+from copilot_runtime.telemetry import semconv
 from tests.extensions.tracing.http.spans import SECOND, agent, chat, span, tool, trip
 from tests.in_one_test import in_one_test
 
@@ -303,6 +304,14 @@ def test_a_request_of_an_mcp_client_is_no_call_beside_the_one_below_it() -> None
     assert (summary.name, summary.tool_calls) == ("tools/call add", 1)
     assert [(it.name, it.count) for it in stats.tools] == [("add", 1)]
     assert draw_sequence(spans).count("call") == 1
+
+
+def test_a_request_around_a_run_has_its_agent_and_question_in_any_order_of_spans() -> None:
+    question = [{"role": "user", "parts": [{"type": "text", "content": "How many?"}]}]
+    request = span("copilot.request", id="1", OPERATION_NAME="copilot.request")
+    run = agent("analyst", id="2", parent="1", content={semconv.INPUT_MESSAGES: question})
+    found = [summarize_trace(spans) for spans in ([request, run], [run, request])]
+    assert [it and (it.agent, it.question) for it in found] == [("analyst", "How many?")] * 2
 
 
 def test_numbers_that_others_write_as_text_count_as_in_the_list_of_traces() -> None:

@@ -40,7 +40,7 @@ function showMe(me) {
   showPairs("me", {
     user: me.user ?? "anonymous: you have not signed in",
     tenant: me.tenant,
-    "what you make belongs to": me.owner,
+    "what you make belongs to": me.owner !== me.user && me.owner,
     "signed in by": WAYS[me.method] ?? me.method,
     key: me.key && `cpk_${me.key}`,
     roles: me.roles.join(", "),
@@ -67,8 +67,8 @@ function showServer(server) {
   const heads = scopes.map((scope) => Object.assign(element("th", scope), { title: server.scopes[scope] }));
   $("role-head").replaceChildren(element("th", "Role"), ...heads);
   $("roles").replaceChildren(...Object.entries(server.roles).map(([name, allowed]) =>
-    row([name, ...scopes.map((scope) => (allowed.includes(scope) ? "yes" : "–"))])));
-  $("key-role").replaceChildren(element("option", ""), ...Object.keys(server.roles).map((name) => element("option", name)));
+    row([name, ...scopes.map((scope) => (allowed.includes(scope) ? "✓" : "–"))])));
+  $("key-role").replaceChildren(Object.assign(element("option", "default"), { value: "" }), ...Object.keys(server.roles).map((name) => element("option", name)));
   $("new-key").hidden = !mayChange || !server.ways.includes("api_keys");
   $("threads-box").hidden = !mayChange;
   keys = server.keys;
@@ -84,7 +84,7 @@ function showKeys() {
   $("no-keys").hidden = shown.length > 0;
   $("key-table").hidden = !shown.length;
   $("keys").replaceChildren(...shown.map((key) => row([
-    key.prefix, key.name, key.tenant ? `${key.user} (${key.tenant})` : key.user, key.roles.join(", "),
+    key.prefix, key.name, key.tenant ? `${key.user} (${key.tenant})` : `cpk_${key.user.slice(4)}` === key.prefix ? "itself" : key.user, key.roles.join(", "),
     key.scopes == null ? "all" : key.scopes.join(", ") || "none",
     formatMoment(key.expires_at), formatMoment(key.used_at), key.state === "active" && mayChange ? sureButton("Revoke", "Really revoke?", () => revoke(key)) : key.state,
   ], key.state === "active" ? "" : "inactive")));

@@ -23,8 +23,8 @@ function drawChart(chart) {
   const box = element("figure", "", "chart"), image = element("img");
   image.alt = chart.title || "Chart";
   box.append(image);
-  const load = () => loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
-  themeListeners.add(load);
+  const load = (theme = themeOfPage()) => loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { if (theme === themeOfPage()) image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
+  themeListeners.add(() => load());
   load();
   return box;
 }

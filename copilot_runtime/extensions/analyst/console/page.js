@@ -46,9 +46,9 @@ async function list() {
   state.datasets = datasets;
   $("nothing").hidden = datasets.length + progress.length > 0;
   $("list").replaceChildren(...datasets.map(drawDataset));
-  $("loading").replaceChildren(...progress.map(drawProgress));
+  $("loading").replaceChildren(...progress.map(drawProgress), ...problems.map(({ problem }) => element("li", problem, "error")));
   const rows = datasets.reduce((sum, one) => sum + (one.row_count ?? 0), 0);
-  $("status").textContent = `${formatCount(datasets.length)} data ${datasets.length === 1 ? "set" : "sets"}, ${countRows(rows)}${problems.map((one) => `. ${one.problem}`).join("")}`;
+  $("status").textContent = datasets.length ? `${formatCount(datasets.length)} data ${datasets.length === 1 ? "set" : "sets"}, ${countRows(rows)}` : "";
   if (!state.open && !state.asking && !$("answers").children.length) await welcome();
   if (progress.length || !datasets.length) setTimeout(() => attempt(list), LOOK_AGAIN);  // loading may not have started yet
 }
@@ -80,7 +80,7 @@ const COLUMNS = {
   least: (one) => one.minimum,
   average: (one) => one.average,
   most: (one) => one.maximum,
-  values: (one) => (one.values ?? []).map(String).join(", ") + (one.is_complete === false && one.values?.length ? ", …" : ""),
+  values: (one) => cut((one.values ?? []).map(String).join(", ") + (one.is_complete === false && one.values?.length ? ", …" : ""), 90),
 };
 
 async function open(name) {
@@ -90,10 +90,11 @@ async function open(name) {
   if (state.open !== name) return;
   $("dataset-title").textContent = name;
   const time = found.time_range ? `, ${found.time_range.join(" to ")}` : "";
-  $("dataset-note").textContent = [found.description, `${formatCount(found.row_count ?? 0)} rows${time}.`, `Schema ${found.fingerprint}.`].filter(Boolean).join(" ");
+  $("dataset-note").textContent = [found.description, `${formatCount(found.row_count ?? 0)} rows${time}.`].filter(Boolean).join(" ");
+  const isNumeric = (read) => found.columns.some((column) => isNumber(read(column)));
   const head = element("tr");
-  head.append(...Object.keys(COLUMNS).map((title) => {
-    const cell = element("th");
+  head.append(...Object.entries(COLUMNS).map(([title, read]) => {
+    const cell = element("th", "", isNumeric(read) ? "number" : "");
     cell.append(element("span", title));
     return cell;
   }));
@@ -102,7 +103,9 @@ async function open(name) {
     const row = element("tr");
     row.append(...Object.values(COLUMNS).map((read) => {
       const value = read(column);
-      return value == null ? element("td") : drawCell(value);
+      const cell = value == null ? element("td") : drawCell(value);
+      cell.classList.toggle("number", isNumeric(read));
+      return cell;
     }));
     return row;
   }));
@@ -117,7 +120,7 @@ async function welcome() {
   if (!largest || state.welcome === largest.name) return;
   state.welcome = largest.name;
   const found = await get("datasets", largest.name);
-  if (!state.open && !$("answers").children.length) suggest(found, "Ask in your own words. The answer comes with its table or chart, the SQL behind it, and how far it can be trusted. A data set on the list shows its columns. Try:");
+  if (!state.open && !$("answers").children.length) suggest(found, "Ask in your own words. Each answer shows its SQL, and how far it can be trusted.");
 }
 
 /* A numeric column whose sum or average is meaningful: neither a key nor a row number. */
@@ -153,13 +156,23 @@ function drawMemory({ id, kind, text, hits, is_pinned }) {
   const path = pathOf("memory", id);
   const act = (name, work) => buttons.appendChild(button(name, () => attempt(async () => { await work(); await showMemory(); })));
   act("Pin", () => change("PATCH", path, { is_pinned: !is_pinned })).setAttribute("aria-pressed", String(Boolean(is_pinned)));
-  act("Edit", async () => {
-    const words = prompt("What should be remembered?", text);
-    if (words !== null && words.trim() && words !== text) await change("PATCH", path, { text: words });
-  });
+  buttons.append(button("Edit", () => editMemory(item, path, text)));
   act("Forget", () => change("DELETE", path));
   item.append(element("small", `${kind}${hits == null ? "" : ` · weight ${hits.toFixed(1)}`}`), element("p", text), buttons);
   return item;
+}
+
+/* Edits a memory in its place. */
+function editMemory(item, path, text) {
+  const field = element("textarea", text), buttons = element("div", "", "buttons");
+  const save = async () => {
+    if (field.value.trim() && field.value !== text) await change("PATCH", path, { text: field.value });
+    await showMemory();
+  };
+  field.ariaLabel = "What is remembered";
+  buttons.append(button("Save", () => attempt(save), "main"), button("Cancel", () => attempt(showMemory)));
+  item.replaceChildren(field, buttons);
+  field.focus();
 }
 
 /* ---- questions ---- */

@@ -13,13 +13,13 @@ function formatTime(milliseconds) {
 /* Formats a time, with the date unless it is today. */
 function formatDate(milliseconds) {
   const date = new Date(milliseconds);
-  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString();
+  if (date.toDateString() === new Date().toDateString()) return date.toLocaleTimeString([], { timeStyle: "short" });
   return date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
 const formatCount = (count) => count.toLocaleString("en");
 /* Appends a plus if there are requests without a known price. */
-const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
+const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toLocaleString("en", { maximumSignificantDigits: 2 }) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
 
 const MIDNIGHT = /^\d{4}-\d\d-\d\d[T ]00:00(:00(\.0+)?)?(Z|\+00:00)?$/;
 const isMidnight = (cell) => typeof cell === "string" && MIDNIGHT.test(cell);
@@ -41,6 +41,9 @@ const visible = (text) => String(text).replace(BIDIRECTIONAL, "\ufffd");
 function element(tag, text = "", className = "") {
   return Object.assign(document.createElement(tag), { textContent: visible(text ?? ""), className });
 }
+
+/* The value of a pair that is an identifier: cut off where it is too long, and whole when it is copied. */
+const idOf = (id) => id && Object.assign(element("dd", cut(id, 300), "id"), { title: id });
 
 const button = (label, onclick, className = "") => Object.assign(element("button", label, className), { type: "button", onclick });
 

@@ -2,6 +2,7 @@
 
 const MOST_ROWS = 50;
 const MOST_JSON = 20_000;  // characters
+const SHORT = 24;          // characters of a cell that stay on one line
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 /* Draws a text, which is JSON if it can be parsed. */
@@ -37,7 +38,7 @@ function tableOf(names, rows) {
   const isNumber = names.map((_, at) => rows.some((row) => typeof row[at] === "number"));
   const write = (line, tag, cells) => cells.forEach((cell, at) => {
     const text = typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 6 }) : cell === undefined ? "" : typeof cell === "object" ? JSON.stringify(cell) : String(cell);
-    line.append(element(tag, text, isNumber[at] ? "number" : ""));
+    line.append(element(tag, text, isNumber[at] ? "number" : text.length < SHORT ? "short" : ""));
   });
   write(table.createTHead().insertRow(), "th", names);
   const body = table.createTBody();

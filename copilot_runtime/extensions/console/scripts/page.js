@@ -3,7 +3,6 @@
 const MOST_SUGGESTIONS = 4;
 const suggestions = JSON.parse($("chips").dataset.own);  // by agent
 let agents = {};         // what the server says about each agent, by name
-const productName = document.title;
 
 /* ---- which thread is shown ---- */
 
@@ -47,7 +46,7 @@ function drawChips() {
   const all = suggestions[agent] ?? [];
   const asked = new Set(thread.items.filter(({ role }) => role === "user").map((item) => wordsOf([item])));
   const left = all.slice(0, MOST_SUGGESTIONS).filter((words) => !asked.has(words));
-  $("chips").hidden = !left.length;
+  $("chips").hidden = !left.length || reading !== null;
   if (left.join("\n") === [...$("chips").children].map((chip) => chip.textContent).join("\n")) return;
   $("chips").replaceChildren(...left.map((words) => button(words, () => { if (!reading) send(words); })));
 }
@@ -67,8 +66,7 @@ function questionsAbout({ name, columns = [] }) {
 }
 
 function drawTitle() {
-  const words = threads.find(({ id }) => id === threadId)?.name || wordsOf(thread.items);
-  document.title = words ? `${words.slice(0, 60)} · ${productName}` : productName;
+  nameTab(threads.find(({ id }) => id === threadId)?.name || wordsOf(thread.items));
 }
 
 async function discover() {
@@ -78,7 +76,7 @@ async function discover() {
     Object.assign(offers, { surfaces: Boolean($("items").dataset.surfaces), agents: info.a2ui?.agents ?? null, pages: hasSandbox() && info.openGenerativeUIEnabled === true });
     $("speak").hidden = !(info.audioFileTranscriptionEnabled && navigator.mediaDevices && window.MediaRecorder);
   } catch (error) {
-    showProblem(error, [["Try again", start]]);
+    showProblem(error, [error.status === 401 ? ["Sign in", () => askToSignIn()] : ["Try again", start]]);
     return false;
   }
   const chosen = named(location.hash)?.agent ?? asValue(draft.get()).agent ?? $("agent").value, names = Object.keys(agents);

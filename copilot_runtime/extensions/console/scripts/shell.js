@@ -110,6 +110,10 @@ $("sign-in").onclose = () => {
 discoverUser();
 $("tabs").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
+/* Names the browser's tab after what the page shows. */
+const pageTitle = document.title;
+const nameTab = (words) => { document.title = words ? `${cut(words, 60)} · ${pageTitle}` : pageTitle; };
+
 /* ---- the clipboard ---- */
 
 /* Copies a text, and says so on the button. */

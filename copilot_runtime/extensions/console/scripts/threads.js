@@ -128,6 +128,7 @@ function drawThreads() {
   const groups = Map.groupBy(found, groupOf), before = new Map([...$("list").children].map((box) => [box.ariaLabel, box]));
   arrange($("list"), [...groups.keys()].map((name) => before.get(name) ?? groupView(name)));
   [...groups.values()].forEach((members, at) => arrange($("list").children[at].lastElementChild, members.map(({ id }) => drawn.get(id).node)));
+  $("find").hidden = !threads.length && !sought;
   $("no-threads").hidden = found.length > 0;
   $("no-threads").textContent = sought ? "No thread has these words." : "What you talk about is kept here.";
   if (focused) document.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
@@ -187,7 +188,7 @@ function threadView(each) {
 
 function factsOf({ agentId, archived, updatedAt, lastRunAt }) {
   const then = new Date(lastRunAt ?? updatedAt), today = then.toDateString() === new Date().toDateString();
-  const when = today ? then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+  const when = today ? then.toLocaleTimeString([], { timeStyle: "short" })
     : then.toLocaleDateString([], { day: "numeric", month: "short" });
   return [when, Object.keys(agents).length > 1 && agentId, archived && "archived"].filter(Boolean).join(" · ");
 }

@@ -125,7 +125,7 @@ function callView(call) {
     node.classList.toggle("busy", Boolean(call.open || (!call.result && reading)));
     node.classList.toggle("failed", failure !== null);
     brief.textContent = failure ?? briefOf(args);
-    where.textContent = call.took !== undefined ? formatTime(call.took) : call.result || call.open || reading ? "" : "no result";
+    where.textContent = call.took >= 1 ? formatTime(call.took) : call.result || call.open || reading ? "" : "no result";
     where.title = isHere ? "Ran in this page" : "Ran on the server";
     if (!isHere || call.open || call.result || reading) again.remove();
     else node.after(again);

@@ -5,11 +5,12 @@ const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now(
 
 class Problem extends Error {
   /* `broken`: the response had started, and the server continues the run. `retryAt`: the earliest time for a retry. */
-  constructor(title, message, { broken = false, retryAt } = {}) {
+  constructor(title, message, { broken = false, retryAt, status } = {}) {
     super(message);
     this.title = title;
     this.broken = broken;
     this.retryAt = retryAt;
+    this.status = status;
   }
 }
 
@@ -53,7 +54,7 @@ async function refusal(response) {
   const title = TITLES[answer?.errors?.[0]?.extensions?.code] ?? (response.status === 401 ? "Sign in" : `HTTP ${response.status}`);
   const words = String(detail || response.statusText || "The answer was empty.");
   if (response.status === 401) refuse(words);
-  return new Problem(title, words, { retryAt: retryTimeOf(response) });
+  return new Problem(title, words, { retryAt: retryTimeOf(response), status: response.status });
 }
 
 /* Yields the events of a stream in batches, as they arrive. */

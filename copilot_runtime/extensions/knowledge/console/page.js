@@ -1,7 +1,7 @@
 /* The page Knowledge: resources, their sources, and ingestion results. */
 
 const PAGE = 20;
-const MOST_SOURCES = 50;
+const MOST_SOURCES = 10;
 const ORDER = ["failed", "in part", "skipped", "taken in"];
 let count = 0;
 let showsAllSources = false;
@@ -12,13 +12,15 @@ async function get(path) {
   return (await fetchData(`/knowledge${path}`)).json();
 }
 
-function entry({ id, title, text, score, type }) {
+function entry({ id, title, text, score, type = "" }) {
   const item = element("li");
   const open = element("button", title || id);
   open.type = "button";
   open.className = "link";
   open.onclick = () => attempt(() => show(id));
-  item.append(open, element("small", score == null ? type ?? "" : score.toFixed(3)));
+  open.title = type;
+  item.append(open);
+  if (score != null) item.append(Object.assign(element("small", score.toFixed(3)), { title: "Score" }));
   if (text) item.append(element("p", text.length > 300 ? `${text.slice(0, 300)}…` : text));
   return item;
 }
@@ -26,8 +28,15 @@ function entry({ id, title, text, score, type }) {
 function row(cells, failed = false) {
   const made = element("tr");
   made.className = failed ? "failed" : "";
-  made.append(...cells.map((cell) => element("td", cell)));
+  for (const cell of cells) made.insertCell().append(cell);
   return made;
+}
+
+/* The path of a file, of which the name stands out. */
+function pathOf(name) {
+  const at = name.lastIndexOf("/") + 1, path = element("span");
+  path.append(element("span", name.slice(0, at), "folder"), name.slice(at));
+  return path;
 }
 
 async function search() {
@@ -44,20 +53,22 @@ async function show(id) {
   $("resource-title").textContent = found.title;
   $("resource-text").textContent = found.text;
   $("resource-content").textContent = found.content;
+  $("resource-source").textContent = found.provenance.filter(([name]) => name === "source").map(([, file]) => file).join(", ");
   $("provenance").replaceChildren(...found.provenance.map((pair) => row(pair)));
-  $("resource").hidden = false;
-  $("resource").scrollIntoView({ block: "nearest" });
+  $("resource").showModal();
 }
 
 async function showStatus() {
   const { state, progress: { step, share }, resources, embedder, sources } = await get("");
   const what = step ? `${state}: ${step} ${Math.round(100 * share)} %` : state;
-  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${resources} resources, found by ${embedder}`;
+  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${formatCount(resources)} resources`;
+  $("status").title = `Found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
+  $("sources-title").textContent = sources.length ? `Files: ${formatCount(sources.length)}` : "Files";
   // sources with problems come first
   const sorted = ORDER.flatMap((state) => sources.filter((source) => source.state === state));
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
-  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([name, state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
+  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([pathOf(name), state === "taken in" ? "" : state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
   $("all-sources").hidden = shown.length === sources.length;
   $("all-sources").textContent = `Show all ${sources.length}`;
   clearTimeout(timer);
@@ -74,8 +85,7 @@ async function watch() {
 
 async function showOntology() {
   const picture = await (await fetchData("/knowledge/ontology.svg", "image/svg+xml")).text();
-  $("no-ontology").hidden = picture.includes("<svg");
-  $("ontology").hidden = !picture.includes("<svg");
+  $("ontology-box").hidden = !count;
   $("ontology").src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
 }
 
@@ -85,22 +95,25 @@ async function list() {
   if (offset !== count) return; // they are shown already
   count += resources.length;
   $("list").append(...resources.map(entry));
-  $("list-title").textContent = `Resources: ${total}`;
+  $("list-title").textContent = `Resources: ${formatCount(total)}`;
+  $("list-box").hidden = !total;
   $("more").hidden = count >= total;
 }
 
 async function showContents() {
   count = 0;
   $("list").replaceChildren();
-  await Promise.all([list(), showOntology()]);
+  await list();
+  await showOntology();
 }
 
 /* Clears the page. */
 function clear() {
   count = 0;
   for (const id of ["results", "sources", "list", "provenance"]) $(id).replaceChildren();
-  for (const id of ["results-box", "resource", "all-sources", "more", "ontology"]) $(id).hidden = true;
-  for (const id of ["status", "list-title", "resource-title", "resource-text", "resource-content"]) $(id).textContent = "";
+  for (const id of ["results-box", "all-sources", "more", "ontology-box", "list-box"]) $(id).hidden = true;
+  $("resource").close();
+  for (const id of ["status", "list-title", "resource-title", "resource-text", "resource-source", "resource-content"]) $(id).textContent = "";
   $("ontology").removeAttribute("src");
 }
 
@@ -117,7 +130,6 @@ $("all-sources").onclick = () => {
   showsAllSources = true;
   attempt(showStatus);
 };
-$("close").onclick = () => { $("resource").hidden = true; };
 $("more").onclick = () => attempt(list);
 onUser = () => {
   clear(); // another user may read other resources

@@ -69,6 +69,7 @@ async function open(hash) {
   $("hint").hidden = Boolean(id);
   if (!id) {
     $("status").textContent = "";
+    nameTab("");
     return;
   }
   if (!state.plan) {
@@ -90,12 +91,13 @@ function show(plan) {
   state.plan = plan;
   $("title").textContent = visible(cut(plan.request || "(nothing was asked)", 10_000));
   $("title").title = cut(plan.request, 2_000);
+  nameTab(plan.request);
   $("stop").hidden = isOver(plan);
   $("retry").hidden = !isOver(plan) || plan.status === "finished";
   const { over, finished, total } = plan.progress;
   $("progress").max = total || 1;
   $("progress").value = finished;
-  $("progress-text").textContent = `${formatCount(over)} of ${formatCount(total)} tasks are over, ${formatCount(finished)} finished`;
+  $("progress-text").textContent = `${formatCount(over)} of ${formatCount(total)} tasks are over${finished < over ? `, ${formatCount(finished)} finished` : ""}`;
   $("status").textContent = plan.questions.length ? `${plan.status}: ${plan.questions.length} open` : plan.status;
   showFacts(plan);
   showQuestions(plan, answer, (task) => { location.hash = hashOf(plan.id, task); });
@@ -126,8 +128,8 @@ function showFacts(plan) {
     cost: plan.dollars || limits.dollars ? `${plan.dollars ? formatDollars(plan.dollars) : "$0"}${of(limits.dollars, formatDollars)}` : "",
     agent: plan.agent,
     user: plan.user,
-    thread: plan.thread_id,
-    plan: plan.id,
+    thread: idOf(plan.thread_id),
+    plan: idOf(plan.id),
   }));
   $("limits").replaceChildren(...drawPairs({
     tasks: formatCount(limits.tasks),

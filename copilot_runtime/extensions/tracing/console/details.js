@@ -2,30 +2,30 @@
 
 /* Long content that is the same in all requests of an agent. */
 const LONG = new Set(["gen_ai.tool.definitions", "gen_ai.system_instructions"]);
+const TITLES = {
+  "gen_ai.system_instructions": "Instructions",
+  "gen_ai.tool.definitions": "Tools",
+  "gen_ai.input.messages": "Input",
+  "gen_ai.output.messages": "Output",
+  "gen_ai.retrieval.query.text": "Query",
+  "gen_ai.retrieval.documents": "Documents",
+  "gen_ai.tool.call.arguments": "Arguments",
+  "gen_ai.tool.call.result": "Result",
+};
 const MESSAGES = new Set(["gen_ai.input.messages", "gen_ai.output.messages"]);
+const DOCUMENTS = "gen_ai.retrieval.documents";
 
 function showSpan(span) {
   $("span").hidden = false;
   $("span-title").textContent = cut(span.name, 1000);
   const parts = [];
   if (hasFailed(span)) parts.push(element("p", [attributeOf(span, NAME.error), span.status.message].filter(Boolean).join(": "), "error"));
-  parts.push(table([
-    ["began", formatExactTime(startOf(span))],
-    ["took", describeLength(span)],
-    ["span", span.span_id],
-    ["parent", span.parent_span_id],
-    ["from", Object.entries(span.resource?.attributes ?? {}).map(([name, value]) => `${name}=${value}`).join(", ")],
-    ["scope", span.scope?.name],
-  ]));
+  parts.push(table([["took", describeLength(span)], ["began", formatExactTime(startOf(span))]]));
   for (const [name, value] of Object.entries(span.content ?? {})) {
-    const drawn = MESSAGES.has(name) ? drawMessages(value) : [element("pre", readable(value))];
-    if (!LONG.has(name)) {
-      parts.push(element("h4", name), ...drawn);
-      continue;
-    }
-    const box = element("details");
-    box.append(element("summary", name), ...drawn);
-    parts.push(box);
+    const drawn = MESSAGES.has(name) ? drawMessages(value) : name === DOCUMENTS ? drawDocuments(value) : [element("pre", readable(value))];
+    const title = TITLES[name] ?? name;
+    if (LONG.has(name)) parts.push(fold(title, ...drawn));
+    else parts.push(element("h4", title), ...drawn);
   }
   parts.push(element("h4", "Attributes"), table(Object.entries(span.attributes ?? {}).sort()));
   if (span.events?.length) {
@@ -35,8 +35,20 @@ function showSpan(span) {
       parts.push(element("p", `${event.name} after ${after}`, "note"), table(Object.entries(event.attributes ?? {})));
     }
   }
+  parts.push(fold("Where it comes from", table([
+    ["span", span.span_id],
+    ["parent", span.parent_span_id],
+    ["scope", span.scope?.name],
+    ...Object.entries(span.resource?.attributes ?? {}),
+  ])));
   $("span-content").replaceChildren(...parts);
   $("span").scrollTop = 0;
+}
+
+function fold(title, ...content) {
+  const box = element("details");
+  box.append(element("summary", title), ...content);
+  return box;
 }
 
 function table(pairs) {
@@ -72,6 +84,18 @@ function drawMessages(value) {
   return messages.map((message) => {
     const box = element("div", "", `message ${["user", "assistant", "tool"].includes(message.role) ? message.role : ""}`);
     box.append(element("b", [message.role, message.finish_reason].filter(Boolean).join(" · ")), ...message.parts.map(drawPart));
+    return box;
+  });
+}
+
+/* Draws what a search found, with its scores. */
+function drawDocuments(value) {
+  const found = parsed(value);
+  if (!Array.isArray(found) || !found.every((one) => isObject(one) && one.content)) return [element("pre", readable(value))];
+  if (!found.length) return [element("p", "none", "note")];
+  return found.map(({ title, id, score, content }) => {
+    const box = element("div", "", "message");
+    box.append(element("b", [title || id, typeof score === "number" && score.toFixed(3)].filter(Boolean).join(" · ")), element("pre", readable(content)));
     return box;
   });
 }

@@ -52,18 +52,19 @@ function drawTrace(trace) {
     else location.hash = trace.trace_id;
   }, [trace.errors ? "failed" : "", trace.is_open ? "open" : "", state.compared?.id === trace.trace_id ? "chosen" : ""].join(" "));
   choice.setAttribute("aria-current", trace.trace_id === state.id);
-  const facts = [
+  const lines = [[
     formatDate(trace.start_time_unix_nano / 1e6),
     trace.is_open ? "goes on" : formatTime(trace.duration * 1000),
+    trace.input_tokens ? `${formatCount(trace.input_tokens + trace.output_tokens)} tokens` : "",
+    trace.dollars ? formatDollars(trace.dollars, trace.unpriced) : "",
+  ], [
+    trace.error_type || (trace.errors ? "error" : ""),
     trace.agent,
     (trace.models ?? []).join(", "),
     trace.user,
-    trace.input_tokens ? `${formatCount(trace.input_tokens + trace.output_tokens)} tokens` : "",
-    trace.dollars ? formatDollars(trace.dollars, trace.unpriced) : "",
     trace.rating ? `thumbs ${trace.rating}` : "",
-    trace.error_type || (trace.errors ? "error" : ""),
-  ];
-  choice.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  ]].map((facts) => element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  choice.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), ...lines);
   item.append(choice);
   return item;
 }
@@ -105,6 +106,7 @@ async function open(hash) {
   $("find").value = "";
   findSpans("");
   state.summary = null;
+  nameTab(id === "costs" ? "Costs" : "");
   if ($("trace").hidden) return;
   for (const span of live.get(id)?.values() ?? []) state.spans.set(span.span_id, span);
   try {
@@ -139,6 +141,7 @@ function showFacts(spans) {
   $("compare").setAttribute("aria-pressed", state.compared?.id === state.id);
   const { question, agent, user } = state.summary ?? {}, thread = attributeOf(run, NAME.thread);
   $("title").textContent = cut(question || root.name, 300);
+  nameTab(question || root.name);
   $("to-chat").hidden = !thread || !agent;
   $("to-chat").onclick = () => attempt(() => openThread(agent, thread));
   const asked = questionOf(run);
@@ -156,12 +159,12 @@ function showFacts(spans) {
     outcome: attributeOf(run, NAME.outcome),
     playground: [attributeOf(run, NAME.overrides) ?? []].flat().join(", "),
     rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
-    thread,
-    trace: state.id,
+    thread: idOf(thread),
+    trace: idOf(state.id),
   };
   $("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => value).map(([name, value]) => {
     const pair = element("div");
-    pair.append(element("dt", name), element("dd", cut(String(value), 300)));
+    pair.append(element("dt", name), value instanceof Node ? value : element("dd", cut(String(value), 300)));
     return pair;
   }));
 }

@@ -67,7 +67,7 @@ function nameTime(name) {
 
 function drawGroup(title, filter, groups) {
   const box = element("section"), table = box.appendChild(element("table")), head = table.createTHead().insertRow(), body = table.createTBody();
-  for (const name of [title, title === "Model" ? "requests" : title === "Agent" ? "calls" : "traces", "errors", "median", "tokens", "cost"]) head.append(element("th", name, name === title ? "" : "number"));
+  for (const name of [title, title === "Model" ? "Requests" : title === "Agent" ? "Calls" : "Traces", "Errors", "Median", "Tokens", "Cost"]) head.append(element("th", name, name === title ? "" : "number"));
   for (const group of groups) {
     const row = body.insertRow(), name = element(filter && group.name ? "button" : "span", cut(filter ? group.name || "nobody signed in" : nameTime(group.name), 100), "link");
     if (name.localName === "button") Object.assign(name, { type: "button", onclick: () => { $(filter).value = group.name; attempt(list); } });

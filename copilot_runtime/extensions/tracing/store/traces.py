@@ -143,7 +143,9 @@ class TraceSummary:
                 former, self.agent = self.agent, str(agent)
                 self._label("agent", self.agent, former or self.agent)
         elif agent:
-            self._label("agent", self.agent, agent)
+            self.agent = self._label("agent", self.agent or str(agent), agent)
+            content = record.get("content", {}).get(semconv.INPUT_MESSAGES)
+            self.question = self.question or find_question(content)
 
     def _label(self, kind: LabelKind, first: str, value: Any) -> str:
         """Return the first value; add further ones as labels."""

@@ -125,11 +125,11 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 """
 
 _KINDS: Mapping[Callable[[Any], Any], str] = {
-    _text: "a text",
+    _text: "a non-empty text",
     _number: "a number",
     _whole: "a whole number",
     _flag: "true or false",
-    _texts: "a list of texts",
+    _texts: "a non-empty list of texts",
     _schema: "a JSON schema",
     _effort: f"one of {', '.join(_EFFORTS)}",
 }

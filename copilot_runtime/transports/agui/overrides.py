@@ -38,13 +38,13 @@ def read_overrides(body: Any, request: Request, playground: Playground | None) -
     fields = require_object(value, "overrides")
     if unknown := fields.keys() - _FIELDS:
         raise Misuse(f"overrides has {min(unknown)[:100]!r}, and may have {sorted(_FIELDS)}.")
-    parameters = require_object(fields.get("parameters") or {}, "overrides.parameters")
-    tools = fields.get("tools")
+    parameters, tools = fields.get("parameters"), fields.get("tools")
+    values = {} if parameters is None else require_object(parameters, "overrides.parameters")
     names = [] if tools is None else require_list(tools, "overrides.tools")
     if not all(isinstance(name, str) for name in names):
         raise Misuse("overrides.tools must be a list of texts.")
     return Overrides(
         instructions=optional_text(fields, "instructions", "overrides"),
-        parameters=parse_forwarded_parameters(parameters, "overrides.parameters"),
+        parameters=parse_forwarded_parameters(values, "overrides.parameters"),
         tools=None if tools is None else frozenset(names),
     )

@@ -318,6 +318,11 @@ class RunHandler(RequestHandler):
         every = await self._conversations.runs(_thread(call, key.thread_id))
         asking = find_asking_run(every)
         if _has_answer(runs, question, asking):
+            if not message.message_id:
+                raise InvalidParamsError(
+                    message="The task has got the same answer before. Give this one a messageId, "
+                    "if it is for the next question."
+                )
             return _fold(key, runs), None
         if asking is None or asking.run_id != key.run_id:
             raise UnsupportedOperationError(
@@ -375,7 +380,7 @@ def _is_task_run(run_id: str) -> bool:
 
 def _describe(call: Call, message: Message) -> _Question:
     content = Message(parts=message.parts).SerializeToString(deterministic=True)
-    id = message.message_id or uuid4().hex
+    id = message.message_id or ("" if message.task_id else uuid4().hex)
     return call.agent, id, message.task_id, sha256(content).hexdigest()
 
 

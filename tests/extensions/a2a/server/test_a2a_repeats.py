@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from a2a.types import Message, Part, Role, Task
-from a2a.utils.errors import TaskNotFoundError
+from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 from google.protobuf.json_format import ParseDict
 
 from copilot_runtime import Events, RunInput
@@ -216,3 +216,15 @@ async def test_a_message_of_a_context_that_was_deleted_is_not_worked_on_again() 
         with pytest.raises(TaskNotFoundError):
             await asker.ask(message)
     assert counter.count == 1
+
+
+async def test_an_answer_without_an_id_that_comes_again_is_not_for_the_next_question() -> None:
+    agent = Asking()
+    async with at_a2a("it", agents={"it": agent}) as asker:
+        task = await asker.ask(write())
+        more = Message(role=Role.ROLE_USER, parts=[Part(text="more")], task_id=task.id)
+        waiting = await asker.ask(more)
+        with pytest.raises(InvalidParamsError, match="Give this one a messageId"):
+            await asker.ask(more)
+
+    assert (state_of(waiting), agent.answers) == ("input_required", ["more"])

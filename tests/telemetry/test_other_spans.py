@@ -266,3 +266,7 @@ async def test_an_answer_without_a_price_or_counts_has_no_cost() -> None:
     await pricing.load_prices()
     assert price_usage(Usage(model="mine", provider="openai", input_tokens=1)) is None
     assert price_usage(Usage(model="gpt-4o", provider="openai")) is None
+
+
+def test_a_cost_that_an_adapter_names_needs_no_price() -> None:
+    assert price_usage(Usage(model="mine", input_tokens=1, dollars=0.5)) == 0.5

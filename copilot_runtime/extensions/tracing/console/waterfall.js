@@ -108,7 +108,7 @@ function drawBar(span) {
   bar.style.width = `${Math.max(0, Math.min(width, 100 - left))}%`;
   const label = element("em", describeBar(span));
   if (width > 30) label.className = "inside";
-  else if (left + width > 70) label.className = "left";
+  else if (left > 100 - left - width) label.className = "left";
   bar.append(label);
   return bar;
 }

@@ -200,7 +200,7 @@ class Meter(HTTPEmbedder):
     def __init__(self) -> None:
         super().__init__("m", provider="p", service="P")
 
-    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:  # noqa: ARG002
+    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:
         return Embeddings([[1.0, 0.0] for _ in texts], tokens=300)
 
 

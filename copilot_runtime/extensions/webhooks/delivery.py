@@ -42,9 +42,6 @@ _LOST_AFTER = 24 * 3600.0
 _SLOTS, SHARE = 20, 5
 """Webhooks that a process delivers concurrently; more of an owner begin while it has fewer."""
 
-_LONGEST = 600.0
-"""Maximum seconds in which nothing is sent to an origin that cannot be reached."""
-
 _GONE = 410
 
 
@@ -221,13 +218,13 @@ class Webhooks:
 
     def _note_outage(self, origin: str) -> None:
         """Send nothing to an origin for a while, which is longer after each attempt in vain."""
-        now = time.time()
+        now, pauses = time.time(), DELAYS[:3]
         self._outages = {
-            one: outage for one, outage in self._outages.items() if outage.until > now - _LONGEST
+            one: outage for one, outage in self._outages.items() if outage.until > now - pauses[-1]
         }
         before = self._outages.get(origin, _Outage(0, 0.0))
         if before.until <= now:
-            pause = min(_LONGEST, DELAYS[min(before.attempts, len(DELAYS) - 1)])
+            pause = pauses[min(before.attempts, len(pauses) - 1)]
             self._outages[origin] = _Outage(before.attempts + 1, now + pause)
 
 

@@ -298,6 +298,30 @@ async def test_sql_named_after_another_metric_is_not_verified(session: Session) 
         assert lineage.trust == trust
 
 
+async def test_a_join_is_no_metric_without_its_filter_and_a_plain_count_is_none(
+    session: Session,
+) -> None:
+    every, rows = (
+        "{table: eval_data, sql: sum(relevance_score)}",
+        "{table: eval_data, sql: count(*)}",
+    )
+    dev = f"{every[:-1]}, filters: [environment = 'dev']}}"
+    catalog = MetricCatalog.parse(
+        f"metric_catalog:\n  q:\n    every: {every}\n    dev: {dev}\n    rows: {rows}\n"
+    )
+    own = replace(session, services=replace(session.services, catalog=catalog))
+    join = "FROM eval_data AS a JOIN eval_data AS b ON a.ts = b.ts"
+    joined = await call_tool(
+        own, "run_sql", {"sql": f"SELECT sum(a.relevance_score) AS dev {join}"}
+    )
+    counted = await call_tool(own, "run_sql", {"sql": "SELECT COUNT(*) AS rows FROM eval_data"})
+
+    assert joined.lineage is not None
+    assert "This is the metric every, and not dev" in joined.lineage.checks[0]
+    assert counted.lineage is not None
+    assert (counted.lineage.trust, counted.lineage.metrics) == ("free_sql", [])
+
+
 async def test_a_metric_under_the_name_of_another_is_not_verified(session: Session) -> None:
     metrics = "\n".join(
         f"    {name}: {{table: eval_data, sql: {sql}}}"

@@ -19,7 +19,7 @@ class ConsoleSettings(Section):
     logo: str = Field(
         default="",
         pattern=r"(?i)^(.+\.(svg|png))?$",
-        description="Logo in the header: .svg or .png. Empty: ours.",
+        description="Logo in header and browser tab: .svg or .png. Empty: ours.",
     )
     suggestions: Words = Field(
         default=(),

@@ -62,7 +62,7 @@ def _read_records(lines: Sequence[str], delimiter: str, escape: str) -> list[Rec
     """Return the records that are not empty."""
     records: list[Record] = []
     with suppress(csv.Error):  # a value without an end
-        records += filter(any, open_reader(lines, delimiter, escape))
+        records += (it for it in open_reader(lines, delimiter, escape) if any(it))
     return records
 
 

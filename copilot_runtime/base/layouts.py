@@ -11,6 +11,7 @@ from itertools import takewhile
 from copilot_runtime.base.boundaries import Line, find_boundaries
 from copilot_runtime.base.delimiters import find_delimiter, find_width, open_reader
 from copilot_runtime.base.shapes import (
+    RULES,
     Record,
     find_shape,
     find_shapes,
@@ -91,6 +92,12 @@ class Header:
     has_index: bool = False
     """`True` if the file gives no name to the first column, as programs for statistics do."""
 
+    def repeats(self, record: Record) -> bool:
+        """Return whether a record is the header again."""
+        if not self.cells or len(record) != len(self.cells):
+            return False
+        return record[0] == self.cells[0] and (*record,) == self.cells
+
 
 def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Layout:
     """Return the layout of a file by its first characters, with the delimiter if it is known.
@@ -107,10 +114,13 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
         raise ValueError(f"its first line has more than {SAMPLE:,} characters")
     if _PAGE.match(head):
         raise ValueError("it is HTML, XML or JSON")
-    plain_lines = [line for line in lines if not line.startswith("#") and not is_rule([line])]
+    may_have_rules = any(it in head for it in RULES)
+    plain_lines = [
+        line for line in lines if not (line.startswith("#") or (may_have_rules and is_rule([line])))
+    ]
     delimiter = delimiter or find_delimiter(plain_lines or lines, escape)[0]
     read = [*_read(lines, delimiter, escape)]
-    records = [it for it in read if not is_rule(it[1])]
+    records = [it for it in read if not is_rule(it[1])] if may_have_rules else read
     filled = [(line, record) for line, record in records if any(record)]
     if not filled:
         raise ValueError("the file is empty")

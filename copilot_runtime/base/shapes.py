@@ -26,7 +26,7 @@ _PAGE_NUMBER = re.compile(PAGE_NUMBER)
 RULE = r"[-=_+|:\s]*(?:---|===|___|:--|--:)[-=_+|:\s]*"
 """A regular expression of a line of dashes; DuckDB understands it, too."""
 _RULE = re.compile(r"[-=_+|:\s]*")
-_DASHES = ("---", "===", "___", ":--", "--:")
+RULES = ("---", "===", "___", ":--", "--:")
 DITTO_MARKS = frozenset(
     ('"', "''", "\u3003", '-"-', "ditto", "Ditto", "dito", "Dito", "idem", "Idem")
 )
@@ -73,7 +73,7 @@ def is_rule(record: Record) -> bool:
     """Return whether a record is a line of dashes, as below the header of a printed table."""
     first = next(filter(None, record), "").lstrip()[:1]
     text = "".join(record) if first and first in "-=_+|:" else ""
-    return any(it in text for it in _DASHES) and bool(_RULE.fullmatch(text))
+    return any(it in text for it in RULES) and bool(_RULE.fullmatch(text))
 
 
 def find_shapes(records: Sequence[Record], at: int) -> set[Shape]:

@@ -143,7 +143,8 @@ class SheetRows:
         self._cell: Mapping[str, str] = {}
         self._texts: list[str] = []
         self._is_value = self._is_formula = self._is_phonetic = False
-        self._has_hidden = "hidden" in workbook.formats.values()
+        self.has_hidden = "hidden" in workbook.formats.values()
+        """`True` if formats may hide values."""
 
     def __iter__(self) -> Iterator[Row]:
         parser = open_parser()
@@ -193,7 +194,7 @@ class SheetRows:
                 kind = self._cell.get("t", "n")
                 if value or (self._is_formula and kind == "n"):
                     cell = self._convert(kind, value)
-                    if self._has_hidden and self._find_format() == "hidden":
+                    if self.has_hidden and self._find_format() == "hidden":
                         cell = cell._replace(kind="hidden")
                     if len(cell.text) > _CELL:  # many cells may share one text
                         raise CopilotError(f"A cell has more than {_CELL:,} characters.")

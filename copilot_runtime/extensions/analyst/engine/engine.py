@@ -16,10 +16,7 @@ from copilot_runtime.extensions.analyst.engine.datasets import (
     choose_name,
     name_saved_table,
 )
-from copilot_runtime.extensions.analyst.engine.errors import (
-    DatasetRefused,
-    QueryFailed,
-)
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
 from copilot_runtime.extensions.analyst.engine.executor import Executor
 from copilot_runtime.extensions.analyst.engine.metadata import (
     MetadataCache,
@@ -117,13 +114,11 @@ class Engine:
             return
         async with self._changes:
             self._store.open()
-            self._stamp = self._store.stamp()
-            self._manifest = self._store.read()
+            self._stamp, self._manifest = self._store.stamp(), self._store.read()
             self._store.clean(self._manifest.entries)
             try:
-                self.functions, self.keywords = await self._executor.start(
-                    loading.read_words, self.options
-                )
+                words = await self._executor.start(loading.read_words, self.options)
+                self.functions, self.keywords = words
                 try:
                     await self._load(on_progress, is_first=True)
                 except duckdb.Error:
@@ -373,15 +368,10 @@ class Engine:
         files = loading.locate_files(self._store, manifest)
         workers = await self._executor.start(Workers, self.options, files)
         if write:
-            # tables of many columns take their time
-            writing = self._executor.start(self._store.write, manifest)
             try:
-                await asyncio.shield(writing)
+                await self._write(manifest)
             except BaseException:
                 workers.close()
-                await asyncio.wait({writing})
-                if writing.exception() is None:  # cancelled: nothing shall have changed
-                    await self._executor.start(self._store.write, self._manifest)
                 raise
             self._stamp = self._store.stamp()
         before, self._workers = self._workers, workers
@@ -391,10 +381,19 @@ class Engine:
             for entry in sorted(manifest.entries, key=lambda entry: int(entry.alias[1:]))
             for dataset in entry.list_datasets()
         }
-        own = (dataset for dataset in self._datasets.values() if not dataset.is_saved)
-        self.version = " ".join(dataset.version for dataset in own)
+        self.version = " ".join(it.version for it in self._datasets.values() if not it.is_saved)
         if before is not None:
             self._executor.start(before.retire)
+
+    async def _write(self, manifest: Manifest) -> None:
+        """Write a manifest; if the task is cancelled meanwhile, write the current one again."""
+        writing = self._executor.start(self._store.write, manifest)
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            await self._executor.start(self._store.write, self._manifest)
+            raise
 
 
 def _read_sql(query: "GuardedQuery | str") -> str:

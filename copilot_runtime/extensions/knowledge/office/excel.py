@@ -67,11 +67,8 @@ class _WorkbookReader:
 
     def _read_sheet(self, sheet: SheetRows, called: str) -> None:
         layout = SheetLayout()
-        rows = [
-            (row.number, cells)
-            for row in map(self._drop_hidden, sheet)
-            if (cells := layout.add(row))
-        ]
+        shown = map(self._drop_hidden, sheet) if sheet.has_hidden else sheet
+        rows = [(row.number, cells) for row in shown if (cells := layout.add(row))]
         layout.finish(sheet)
         counts = {name: layout.counts.get(name, (0, ""))[0] for name in ("row", "column")}
         self._formulas += layout.counts.get("formula", (0, ""))[0]
@@ -115,7 +112,7 @@ class _WorkbookReader:
         names = [name[: Grid.longest] for name in header.cells]
         end = len(rows) - count_remarks(texts[-_TAIL:])
         for at, (number, cells) in enumerate(rows):
-            if names and at > header.position and [*map(str.strip, texts[at])] == [*header.cells]:
+            if at > header.position and header.repeats(texts[at]):
                 self._repeated += 1
                 continue
             values = [(column, _write(cell).strip()) for column, cell in enumerate(cells) if cell]

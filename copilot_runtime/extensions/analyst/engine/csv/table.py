@@ -15,7 +15,11 @@ from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
 from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
-from copilot_runtime.extensions.analyst.engine.csv.values import count_spaces, replace_marks
+from copilot_runtime.extensions.analyst.engine.csv.values import (
+    count_spaces,
+    find_signs,
+    replace_marks,
+)
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
@@ -75,6 +79,8 @@ class CsvFiles:
         self._notes: list[str] = []
         self._totals: list[str] = []
         self._empty: list[str] = []
+        self._has_spaces = False
+        """`True` if values may have spaces around them."""
         self.totals = ""
         """SQL of the rows of the created table that add up no others; empty if all are such."""
 
@@ -112,7 +118,8 @@ class CsvFiles:
             label = _write_label([quote_name(name) for name in names])
             self.totals = f"coalesce({label}, '') NOT IN ({words})"
         self._notes += [one.note for one in columns if one.note]
-        plain = [one.name for one in columns if one.type == "VARCHAR"]
+        texts = columns if self._has_spaces else ()
+        plain = [one.name for one in texts if one.type == "VARCHAR"]
         counts = count_spaces(self._connection, quote_name(name), [*map(quote_name, plain)])
         self._notes += [
             f"{one!r} has {count:,} values with spaces around them."
@@ -144,6 +151,8 @@ class CsvFiles:
         self._notes += layout.notes
         self._notes += describe_doubts(layout.doubts)
         remarks = [text for path in paths for text in read_remarks(path, layout)]
+        signs = {it for path in paths for it in find_signs(path, layout.delimiter)}
+        self._has_spaces |= "space" in signs
         part = f"csv_part_{number}"
         width = len(layout.names)
         is_parallel, is_rewritten = True, False
@@ -169,7 +178,7 @@ class CsvFiles:
                     raise
         columns = [_column(layout, at) for at in range(width)]
         self._drop_lines(part, layout, columns, remarks)
-        self._notes += replace_marks(self._connection, part, columns)
+        self._notes += replace_marks(self._connection, part, columns, signs)
         self._note_lines(f"temp.{part}", layout, width)
         return f"temp.{part}"
 
@@ -254,15 +263,17 @@ class CsvFiles:
 
     def _note_gaps(self, part: str, layout: Layout, columns: Sequence[str]) -> None:
         """Note a first column whose values may count for the lines below them, too."""
+        is_gap = f"coalesce({columns[0]}, '') = ''"
+        first: Any = self._connection.execute(f"SELECT {columns[0]} FROM {part} LIMIT 1").fetchone()
+        gaps, rows = self._count(part, is_gap), self._count(part, "true")
+        if not first or not first[0] or gaps * 3 <= rows:
+            return
         is_sum = f"regexp_matches({_write_label(columns)}, {quote_text(_SUM_PATTERN)})"
-        row: Any = self._connection.execute(
-            f"SELECT count(*), count(*) FILTER (coalesce({columns[0]}, '') = '' AND NOT {is_sum}), "
-            f"first({columns[0]} ORDER BY rowid) FROM {part}"
-        ).fetchone()
-        if row[1] * 3 > row[0] and row[2]:
+        gaps -= self._count(part, f"{is_gap} AND {is_sum}")
+        if gaps * 3 > rows:
             self._notes.append(
-                f"{layout.names[0]!r} is empty in {row[1]:,} of {row[0]:,} lines: the value above "
-                "may count for them, too."
+                f"{layout.names[0]!r} is empty in {gaps:,} of {rows:,} lines: the value above may "
+                "count for them, too."
             )
 
     def _count(self, part: str, condition: str) -> int:
@@ -301,7 +312,8 @@ def _match_page_number(columns: Sequence[str]) -> str:
     first, others = columns[0], " || ".join(f"coalesce({name}, '')" for name in columns[1:])
     pattern = quote_text(PAGE_NUMBER)
     return (
-        f"CASE WHEN coalesce({first}, '') = '' THEN regexp_full_match({others}, {pattern}) "
+        f"CASE WHEN {first} <> '' AND {columns[1]} <> '' THEN false "
+        f"WHEN coalesce({first}, '') = '' THEN regexp_full_match({others}, {pattern}) "
         f"ELSE regexp_full_match({first}, {pattern}) AND {others} = '' END"
     )
 

@@ -1,10 +1,12 @@
 """Texts of a table that stand for other values: ditto marks, errors, and protected numbers."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import duckdb
 
+from copilot_runtime.base.encodings import BLOCK
 from copilot_runtime.base.shapes import DITTO_MARKS
 from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 
@@ -19,51 +21,88 @@ def _list(texts: Sequence[str]) -> str:
     return f"({', '.join(map(quote_text, texts))})"
 
 
-_DITTO = f"(strlen({{0}}) < 6 AND {{0}} IN {_list(sorted(DITTO_MARKS))})"
-_ERROR = f"(starts_with({{0}}, '#') AND {{0}} IN {_list(_ERRORS)} OR {{0}} = 'Loading...')"
-_PROTECTED = """(starts_with({0}, '="') AND ends_with({0}, '"'))"""
-_SPACED = "(starts_with({0}, ' ') OR ends_with({0}, ' ') OR ends_with({0}, chr(160)))"
-_KINDS = (_DITTO, _ERROR, _PROTECTED)
-_NOTES = (
-    "Ditto marks are read as the value above them: {:,}.",
-    "Cells with an error, such as #N/A, are empty: {:,}.",
-    "",
-)
+Kind = Literal["ditto", "error", "protected", "space"]
+_TESTS: Mapping[Kind, str] = {
+    "ditto": f"(strlen({{0}}) < 6 AND {{0}} IN {_list(sorted(DITTO_MARKS))})",
+    "error": f"(starts_with({{0}}, '#') AND {{0}} IN {_list(_ERRORS)} OR {{0}} = 'Loading...')",
+    "protected": """(starts_with({0}, '="') AND ends_with({0}, '"'))""",
+    "space": "(starts_with({0}, ' ') OR ends_with({0}, ' ') OR ends_with({0}, chr(160)))",
+}
+"""Kind → the SQL condition that a column has a value of it."""
+_SIGNS: Mapping[Kind, Sequence[str]] = {
+    "ditto": ('""""', *(mark for mark in DITTO_MARKS if mark != '"')),
+    "error": ("#", "Loading..."),
+    "protected": ('="',),
+    "space": ("\u00a0", ' "', '" ', " \n", " \r", "\n "),
+}
+"""Kind → texts of which a file has one if it may have such values."""
+_NOTES: Mapping[Kind, str] = {
+    "ditto": "Ditto marks are read as the value above them: {:,}.",
+    "error": "Cells with an error, such as #N/A, are empty: {:,}.",
+}
+
+
+def find_signs(path: Path, delimiter: str) -> Collection[Kind]:
+    """Return the kinds of values that a file may have; searching it is faster than the columns."""
+    signs = {kind: [it.encode() for it in texts] for kind, texts in _SIGNS.items()}
+    signs["space"] += (f"{delimiter} ".encode(), f" {delimiter}".encode())
+    found: set[Kind] = set()
+    end = b""
+    with path.open("rb") as file:
+        while len(found) < len(signs) and (block := file.read(BLOCK)):
+            block = end + block
+            found |= {
+                kind
+                for kind, texts in signs.items()
+                if kind not in found and any(it in block for it in texts)
+            }
+            end = block[-16:]
+    return found
 
 
 def replace_marks(
-    connection: duckdb.DuckDBPyConnection, part: str, columns: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    part: str,
+    columns: Sequence[str],
+    signs: Collection[Kind],
 ) -> Iterator[str]:
     """Replace the texts that stand for other values; yield sentences about them."""
-    tests = [kind.format(name) for name in columns for kind in _KINDS]
+    kinds: Sequence[Kind] = [it for it in ("ditto", "error", "protected") if it in signs]
+    if not kinds:
+        return
+    tests = [_TESTS[kind].format(name) for kind in kinds for name in columns]
     counts = ", ".join(f"count(*) FILTER ({test})" for test in tests)
     row: Any = connection.execute(f"SELECT {counts} FROM {part}").fetchone()
     if not any(row):
         return
-    found = [row[at : at + len(_KINDS)] for at in range(0, len(row), len(_KINDS))]
+    width = len(columns)
+    found = {kind: row[at * width : (at + 1) * width] for at, kind in enumerate(kinds)}
     values = [
-        f"{_replace(name)} AS {name}" for name, it in zip(columns, found, strict=True) if any(it)
+        f"{_replace(name)} AS {name}"
+        for name, numbers in zip(columns, zip(*found.values(), strict=True), strict=True)
+        if any(numbers)
     ]
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {part} AS "
         f"SELECT * REPLACE ({', '.join(values)}) FROM {part} ORDER BY rowid"
     )
-    for note, numbers in zip(_NOTES, zip(*found, strict=True), strict=True):
-        if note and (count := sum(numbers)):
-            yield note.format(count)
+    for kind, numbers in found.items():
+        if kind in _NOTES and (count := sum(numbers)):
+            yield _NOTES[kind].format(count)
 
 
 def _replace(name: str) -> str:
     """Return the SQL of the values of a column without marks."""
-    ditto, error, protected = (kind.format(name) for kind in _KINDS)
+    ditto, error, protected = (
+        _TESTS[kind].format(name) for kind in ("ditto", "error", "protected")
+    )
     plain = (
         f"CASE WHEN {error} THEN '' WHEN {protected} THEN substr({name}, 3, length({name}) - 3) "
         f"ELSE {name} END"
     )
     above = f"last_value(CASE WHEN {ditto} THEN NULL ELSE {plain} END IGNORE NULLS)"
-    return (
-        f"CASE WHEN {ditto} THEN coalesce({above} OVER (ORDER BY rowid), {name}) ELSE {plain} END"
-    )
+    above = f"coalesce({above} OVER (ORDER BY rowid), {name})"
+    return f"CASE WHEN {ditto} THEN {above} ELSE {plain} END"
 
 
 def count_spaces(
@@ -72,6 +111,6 @@ def count_spaces(
     """Return the number of values with spaces around them in each of some columns of texts."""
     if not columns:
         return []
-    counts = ", ".join(f"count(*) FILTER ({_SPACED.format(name)})" for name in columns)
+    counts = ", ".join(f"count(*) FILTER ({_TESTS['space'].format(name)})" for name in columns)
     row: Any = connection.execute(f"SELECT {counts} FROM {table}").fetchone()
     return row

@@ -418,7 +418,7 @@ async def test_a_complaint_is_found_by_its_rating(browser: Browser) -> None:
         items = page.locator("#list button")
         await expect(items).to_have_count(2)
         await expect(items.filter(has_text="$0.0060+")).to_have_count(1)  # one without a price
-        await expect(items.filter(has_text="$0.005 · thumbs down")).to_have_count(1)
+        await expect(items.filter(has_text="$0.0050 · thumbs down")).to_have_count(1)
         await page.get_by_label("rated").select_option("down")
         await expect(items).to_have_count(1)
         await page.get_by_label("rated").select_option("up")
@@ -448,12 +448,12 @@ async def test_costs_are_counted_by_user_and_model_which_choose_their_traces(
         await expect(page.get_by_role("img", name="Traces by hour, at most 1")).to_be_visible()
         groups = page.locator("#groups section")
         await expect(groups.nth(0).locator("tbody tr")).to_contain_text(["ann", "bob"])
-        await expect(groups.nth(1)).to_contain_text("$0.005")
+        await expect(groups.nth(1)).to_contain_text("$0.0050")
         await groups.nth(1).get_by_role("button", name="gpt-4o").click()
 
         await expect(page.locator("#list button")).to_contain_text("To Rome?")
         await expect(page.locator("#list button")).to_contain_text("planner · gpt-4o · ann")
-        await expect(totals).to_have_text("1 trace · 1 with errors · 2,600 tokens · $0.005")
+        await expect(totals).to_have_text("1 trace · 1 with errors · 2,600 tokens · $0.0050")
 
 
 async def test_a_trace_leads_to_its_thread_in_the_chat(browser: Browser) -> None:
@@ -506,7 +506,7 @@ async def test_a_comparison_tells_errors_answers_and_costs(browser: Browser, wid
         await page.locator("#list button", has_text="thumbs down").click()
         rows = page.locator("#difference-box tr")
         await expect(rows.filter(has_text="in all")).to_contain_text("$0.0060+")
-        await expect(rows.filter(has_text="in all")).to_contain_text("$0.005")
+        await expect(rows.filter(has_text="in all")).to_contain_text("$0.0050")
         failed = rows.filter(has_text="execute_tool book").locator("td").last
         await expect(failed).to_have_text("new")
         await expect(failed).to_have_class("more")  # as bad as what became slower

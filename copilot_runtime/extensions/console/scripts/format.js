@@ -19,7 +19,7 @@ function formatDate(milliseconds) {
 
 const formatCount = (count) => count.toLocaleString("en");
 /* Appends a plus if there are requests without a known price. */
-const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toLocaleString("en", { maximumSignificantDigits: 2 }) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
+const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toLocaleString("en", { minimumSignificantDigits: 2, maximumSignificantDigits: 2 }) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;
 
 const MIDNIGHT = /^\d{4}-\d\d-\d\d[T ]00:00(:00(\.0+)?)?(Z|\+00:00)?$/;
 const isMidnight = (cell) => typeof cell === "string" && MIDNIGHT.test(cell);

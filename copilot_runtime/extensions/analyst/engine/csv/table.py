@@ -16,6 +16,7 @@ from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
 from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
 from copilot_runtime.extensions.analyst.engine.csv.values import (
+    Kind,
     count_spaces,
     find_signs,
     replace_marks,
@@ -151,7 +152,9 @@ class CsvFiles:
         self._notes += layout.notes
         self._notes += describe_doubts(layout.doubts)
         remarks = [text for path in paths for text in read_remarks(path, layout)]
-        signs = {it for path in paths for it in find_signs(path, layout.delimiter)}
+        signs: set[Kind] = set()
+        for path in paths:
+            signs.update(find_signs(path, layout.delimiter))
         self._has_spaces |= "space" in signs
         part = f"csv_part_{number}"
         width = len(layout.names)

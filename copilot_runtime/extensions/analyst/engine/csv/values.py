@@ -22,6 +22,7 @@ def _list(texts: Sequence[str]) -> str:
 
 
 Kind = Literal["ditto", "error", "protected", "space"]
+_MARKS: Sequence[Kind] = ("ditto", "error", "protected")
 _TESTS: Mapping[Kind, str] = {
     "ditto": f"(strlen({{0}}) < 6 AND {{0}} IN {_list(sorted(DITTO_MARKS))})",
     "error": f"(starts_with({{0}}, '#') AND {{0}} IN {_list(_ERRORS)} OR {{0}} = 'Loading...')",
@@ -44,18 +45,18 @@ _NOTES: Mapping[Kind, str] = {
 
 def find_signs(path: Path, delimiter: str) -> Collection[Kind]:
     """Return the kinds of values that a file may have; searching it is faster than the columns."""
-    signs = {kind: [it.encode() for it in texts] for kind, texts in _SIGNS.items()}
+    signs: dict[Kind, list[bytes]] = {
+        kind: [it.encode() for it in texts] for kind, texts in _SIGNS.items()
+    }
     signs["space"] += (f"{delimiter} ".encode(), f" {delimiter}".encode())
     found: set[Kind] = set()
     end = b""
     with path.open("rb") as file:
         while len(found) < len(signs) and (block := file.read(BLOCK)):
             block = end + block
-            found |= {
-                kind
-                for kind, texts in signs.items()
-                if kind not in found and any(it in block for it in texts)
-            }
+            for kind, texts in signs.items():
+                if kind not in found and any(it in block for it in texts):
+                    found.add(kind)
             end = block[-16:]
     return found
 
@@ -67,7 +68,7 @@ def replace_marks(
     signs: Collection[Kind],
 ) -> Iterator[str]:
     """Replace the texts that stand for other values; yield sentences about them."""
-    kinds: Sequence[Kind] = [it for it in ("ditto", "error", "protected") if it in signs]
+    kinds: list[Kind] = [it for it in _MARKS if it in signs]
     if not kinds:
         return
     tests = [_TESTS[kind].format(name) for kind in kinds for name in columns]
@@ -76,7 +77,9 @@ def replace_marks(
     if not any(row):
         return
     width = len(columns)
-    found = {kind: row[at * width : (at + 1) * width] for at, kind in enumerate(kinds)}
+    found: dict[Kind, Sequence[int]] = {
+        kind: row[at * width : (at + 1) * width] for at, kind in enumerate(kinds)
+    }
     values = [
         f"{_replace(name)} AS {name}"
         for name, numbers in zip(columns, zip(*found.values(), strict=True), strict=True)
@@ -93,9 +96,7 @@ def replace_marks(
 
 def _replace(name: str) -> str:
     """Return the SQL of the values of a column without marks."""
-    ditto, error, protected = (
-        _TESTS[kind].format(name) for kind in ("ditto", "error", "protected")
-    )
+    ditto, error, protected = (_TESTS[kind].format(name) for kind in _MARKS)
     plain = (
         f"CASE WHEN {error} THEN '' WHEN {protected} THEN substr({name}, 3, length({name}) - 3) "
         f"ELSE {name} END"

@@ -101,13 +101,6 @@ class SheetTable:
         """The number of its last row."""
         return self.part.last
 
-    @property
-    def size(self) -> int:
-        """About how many values the table has."""
-        return (max(self.part.ends[it] for it in self.columns) - self.part.first) * len(
-            self.columns
-        )
-
 
 @dataclass(slots=True)
 class SheetLayout:

@@ -1,6 +1,5 @@
 """The guard rules of each scope: its tables, with their row filters, and its functions."""
 
-import re
 from collections.abc import Sequence
 
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
@@ -72,6 +71,7 @@ class ScopeRules:
             for one in self._engine.datasets.values()
             if not (one.is_saved or one.for_operators)
             and self._filters.find(one.name, one.columns) is None
+            and self._find_gap(one) is None
         ]
 
     def guard(self, sql: str, scope: Scope) -> GuardedQuery:
@@ -102,11 +102,9 @@ class ScopeRules:
         return gap
 
     def _find_lost_filter(self, dataset: Dataset) -> str | None:
-        """Return why a further table of a file is closed: the first one alone has a row filter."""
+        """Return why a table is closed: another one of its file or sheet has a row filter."""
         known = self._filters.filters
-        is_further = re.fullmatch(rf"{re.escape(dataset.source)}_\d+", dataset.name)
-        if not is_further or dataset.name.lower() in known or dataset.source.lower() not in known:
+        origin = next((it for it in dataset.origins if it.lower() in known), None)
+        if origin is None or dataset.name.lower() in known:
             return None
-        return (
-            f"It has no row filter, and the first table of its file, {dataset.source!r}, has one."
-        )
+        return f"It has no row filter, and the table {origin!r} of its file has one."

@@ -1,13 +1,15 @@
 """Data that is broken, or made to break: the rest is served, and nothing of it is shown."""
 
+import io
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import openpyxl
 import pytest
 from typer.testing import CliRunner
 
@@ -74,14 +76,48 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
         assert analyst.find_failing_checks() == ["data:none"]
 
 
-async def test_a_further_table_of_a_file_is_closed_if_only_the_first_has_a_filter(
-    tmp_path: Path,
+def make_sheets(*sheets: Sequence[Sequence[Any]]) -> bytes:
+    book: Any = openpyxl.Workbook()
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"Part {number}") if number else book.active
+        for row in rows:
+            sheet.append(row)
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+_TOUCHING: Sequence[Sequence[Any]] = [
+    *(["id", "owner", "n"], [1, "ann", 5], [2, "ann", 6], ["owner", "id", "m"]),
+    *(["bob", 2, 7], ["bob", 3, 8], ["bob", 4, 9]),
+]
+_OTHER: Sequence[Sequence[Any]] = [["owner", "k"], ["bob", 2]]
+
+
+@in_one_test(
+    "name, data, filtered, open, closed",
+    [
+        (
+            "t.csv",
+            b"id,owner,n\n1,ann,5\n\nid,owner,n,m\n2,bob,6,7\n",
+            *("t", ["t"], ["t_2"]),
+        ),
+        ("t.xlsx", make_sheets(_TOUCHING), "t", ["t"], ["t_2"]),
+        ("t.xlsx", make_sheets(_TOUCHING), "sheet", [], ["t", "t_2"]),
+        ("t.xlsx", make_sheets(_TOUCHING, _OTHER), "sheet", ["part_1", "sheet"], ["sheet_2"]),
+        ("t.xlsx", make_sheets(_TOUCHING, _OTHER), "t", [], ["part_1", "sheet", "sheet_2"]),
+    ],
+)
+async def test_tables_of_a_file_or_sheet_are_closed_if_only_another_one_has_a_filter(
+    tmp_path: Path, name: str, data: bytes, filtered: str, open: list[str], closed: list[str]
 ) -> None:
-    (tmp_path / "t.csv").write_text("id,owner,n\n1,ann,5\n\nid,owner,n,m\n2,bob,6,7\n")
-    analyst = build(tmp_path, "t.csv", row_filters={"t": "owner = $user"})
+    (tmp_path / name).write_bytes(data)
+    analyst = build(tmp_path, name, row_filters={filtered: "owner = $user"})
     await analyst.open()
     async with aclosing(analyst):
-        assert (list_names(analyst), [*analyst.engine.datasets]) == (["t"], ["t", "t_2"])
+        assert sorted(list_names(analyst)) == open
+        assert sorted(analyst.engine.datasets) == sorted([*open, *closed])
+        assert analyst.rules.list_open() == [it for it in open if it != filtered]
 
 
 @in_one_test(

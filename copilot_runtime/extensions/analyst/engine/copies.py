@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import duckdb
 
 from copilot_runtime.extensions.analyst.engine.csv.lines import split_tables
 from copilot_runtime.extensions.analyst.engine.csv.table import CsvFiles, CsvOptions
-from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.datasets import (
+    make_table_name,
+    quote_name,
+    quote_text,
+)
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 from copilot_runtime.extensions.analyst.engine.postgres import Export
 from copilot_runtime.extensions.analyst.engine.sandbox import (
@@ -37,6 +42,8 @@ _WHOLE_JSON = "read_json([{}], union_by_name=true, sample_size=-1)"
 
 Choose = Callable[[str], str]
 """Returns the name of a new data set for the name of a table."""
+_Place = tuple[str, int]
+"""The sheet of a table (or the name of its source), and its number there, from 1."""
 
 
 class Copy:
@@ -75,34 +82,44 @@ class Copy:
 
     def _copy_tables(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         """Copy each table of CSV files; those of the same number in several files are one."""
-        tables: dict[str, list[TextFile]] = {}
+        tables: dict[_Place, list[TextFile]] = {}
         for path in list_files(source):
             file = decode_file(self._connection, path, self._texts)
             for number, table in enumerate(split_tables(file, self._texts), 1):
-                name = source.name if number == 1 else f"{source.name}_{number}"
-                tables.setdefault(name, []).append(table)
+                tables.setdefault((source.name, number), []).append(table)
         return self._copy_texts(source, tables, choose)
 
     def _copy_workbooks(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         """Copy each table of the sheets; those of the same name in several files are one."""
         self._texts.mkdir(exist_ok=True)
-        sheets: dict[str, list[TextFile]] = {}
+        tables: dict[_Place, list[TextFile]] = {}
         for path in list_files(source):
-            for name, file, notes in write_tables(path, self._texts, source.table, self._on_rows):
+            for sheet, number, file, notes in write_tables(
+                path, self._texts, source.table, self._on_rows
+            ):
                 text = TextFile(file, " ".join(notes), DELIMITER, is_sheet=True)
-                sheets.setdefault(name, []).append(text)
-        if len(sheets) == 1:
-            sheets = {source.name: sheets.popitem()[1]}
-        return self._copy_texts(source, sheets, choose)
+                tables.setdefault((sheet, number), []).append(text)
+        return self._copy_texts(source, tables, choose)
 
     def _copy_texts(
-        self, source: DataSource, tables: Mapping[str, Sequence[TextFile]], choose: Choose
+        self, source: DataSource, tables: Mapping[_Place, Sequence[TextFile]], choose: Choose
     ) -> Sequence[StoredTable]:
+        """Copy tables; the first one of the only sheet, or of the files, has the source's name."""
         copies: list[StoredTable] = []
         left_out: list[str] = []
-        for table, files in tables.items():
+        is_only = len({sheet for sheet, _ in tables}) == 1
+        names: dict[_Place, str] = {}
+        for sheet, number in sorted(tables, key=itemgetter(1)):  # no further table takes a name
+            first = source.name if is_only else sheet
+            names[sheet, number] = choose(first if number == 1 else f"{first}_{number}")
+        for place, files in tables.items():
+            table = names[place]
+            origins = {source.name, names[place[0], 1]}
+            if is_only:
+                origins.add(make_table_name(place[0]))
             try:
-                copies.append(self._read_texts(source, choose(table), files))
+                copy = self._read_texts(source, table, files)
+                copies.append(replace(copy, origins=sorted(origins)))
             except (duckdb.Error, ValueError) as error:
                 if len(tables) == 1:
                     raise

@@ -37,6 +37,9 @@ class Dataset:
     totals: str = ""
     """SQL of its rows without those that add up others; empty if there are none."""
 
+    origins: Sequence[str] = ()
+    """The names of the file and the sheet that it comes from, if they may have other tables."""
+
     @property
     def is_saved(self) -> bool:
         """`True` if it was saved by a question instead of configured by the operator."""

@@ -57,6 +57,8 @@ class StoredTable:
     """Sentences about doubtful choices of its rows and types."""
     totals: str = ""
     """SQL of its rows without those that add up others; empty if there are none."""
+    origins: Sequence[str] = ()
+    """The names of the file and the sheet that it comes from."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":
         """Return a copy with the first types of the replaced table."""
@@ -107,6 +109,7 @@ class ManifestEntry:
                 for_operators=self.for_operators,
                 first_types=table.first_types,
                 totals=table.totals,
+                origins=table.origins,
             )
             for table in self.tables
         ]

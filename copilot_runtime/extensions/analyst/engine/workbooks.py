@@ -26,8 +26,9 @@ _SHEET = 2**30
 class TableFile(NamedTuple):
     """A table as a file in UTF-8, with sentences about what is not certain or left out."""
 
-    name: str
-    """The name of its sheet; further tables of the sheet have a number."""
+    sheet: str
+    number: int
+    """Its place among the tables of the sheet, from 1."""
     path: Path
     notes: Sequence[str] = ()
 
@@ -88,19 +89,13 @@ def _write_sheet(
 ) -> Iterator[TableFile]:
     with tempfile.TemporaryFile(dir=folder) as spool:
         layout = _scan(workbook, sheet, spool, on_rows)
-        largest = max(layout.tables, key=lambda it: it.size, default=None)
         notes = [*_describe(layout)]
-        number = 1
-        for table in layout.tables:
-            name = sheet.name
-            if table is not largest:
-                number += 1
-                name = f"{name} {number}"
+        for number, table in enumerate(layout.tables, 1):
             target = folder / f"{len([*folder.iterdir()])}.csv"
             spool.seek(0)
             with target.open("w", encoding="utf-8", newline="") as out:
                 more = [*_write_table(TableRows(table, layout, _load(spool)), table, out)]
-            yield TableFile(name, target, [*notes, *more])
+            yield TableFile(sheet.name, number, target, [*notes, *more])
             notes = []
 
 

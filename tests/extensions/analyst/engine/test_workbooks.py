@@ -177,9 +177,9 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
             ]
         ),
         {
-            "sheet_2": (["x", "n"], [("a", 1)], "The sheet has 3 tables."),
-            "sheet": (["y", "n"], [("c", 2), ("d", 3)], ""),
-            "sheet_3": (["day", "z"], [(date(2024, 1, 5), 4)], ""),
+            "t": (["x", "n"], [("a", 1)], "The sheet has 3 tables."),
+            "t_2": (["y", "n"], [("c", 2), ("d", 3)], ""),
+            "t_3": (["day", "z"], [(date(2024, 1, 5), 4)], ""),
         },
     ),
     "tables that touch": (
@@ -190,12 +190,12 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
             ]
         ),
         {
-            "sheet": (
+            "t": (
                 ["x", "n", "m"],
                 [("a", 1, 2), ("b", 3, 4)],
                 "The sheet has 2 tables. Lines that repeat the header are left out: 1.",
             ),
-            "sheet_2": (
+            "t_2": (
                 ["day", "rain"],
                 [(date(2024, 1, 5), 4), (date(2024, 1, 6), 5)],
                 "Lines above the header are left out.",
@@ -230,8 +230,8 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
     "side by side": (
         make_workbook([["x", "n", "x", "n"], ["a", 1, "c", 2], ["b", 3]]),
         {
-            "sheet": (["x", "n"], [("a", 1), ("b", 3)], "The sheet has 2 tables."),
-            "sheet_2": (["x", "n"], [("c", 2)], ""),
+            "t": (["x", "n"], [("a", 1), ("b", 3)], "The sheet has 2 tables."),
+            "t_2": (["x", "n"], [("c", 2)], ""),
         },
     ),
     "hidden": (
@@ -255,8 +255,8 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
     "far cells": (
         make_workbook([[1]], change=lambda book: book.active.cell(1_048_576, 16_384, 2)),
         {
-            "sheet": (["column0"], [(1,)], f"The sheet has 2 tables. {_NO_HEADER}"),
-            "sheet_2": (["column0"], [(2,)], _NO_HEADER),
+            "t": (["column0"], [(1,)], f"The sheet has 2 tables. {_NO_HEADER}"),
+            "t_2": (["column0"], [(2,)], _NO_HEADER),
         },
     ),
 }

@@ -11,7 +11,7 @@ from copilot_runtime.base.shapes import Record, has_no_texts
 
 _DELIMITERS = "\t;|,"
 """In this order where two fit: a comma may be in numbers and sentences."""
-_ALONE = re.compile(r"\s*\"?[+-]?(?:[\d.' ]*\d,\d+|\d{1,3}(?:,\d{3})+\.\d+)\"?\s*")
+_ALONE = re.compile(r"\"?[+-]?(?:[\d.' ]*\d,\d+|\d{1,3}(?:,\d{3})+\.\d+)\"?")
 """A line with a single number: `1,5` or `1,234.50`."""
 _NUMBER = re.compile(r"\s*[+-]?\d[\d.,' ]*")
 
@@ -25,7 +25,7 @@ def find_delimiter(lines: Sequence[str], escape: str = '"') -> tuple[str, float]
     below = [line for line in lines[1:] if "," in line]
     is_titled = len(lines) > 2 and ", " in lines[0] and "," not in lines[1]
     has_name = is_titled or "," not in next(iter(lines), "")
-    if below and has_name and all(map(_ALONE.fullmatch, below)):
+    if below and has_name and all(_ALONE.fullmatch(line.strip()) for line in below):
         return ";", 0.0  # numbers below one name
     # commas in the lines of one column are those of sentences
     best = next((it for it in _DELIMITERS if not any(it in line for line in lines)), ",")

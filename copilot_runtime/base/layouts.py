@@ -38,7 +38,7 @@ _REMARK = re.compile(
     r"|(?:notes?|sources?|remarks?|legend|footnotes?|quellen?|hinweise?|anmerkung(?:en)?|stand"
     r"|notas?|fuentes?|remarques?|fontes?|opmerking(?:en)?|bron|uwagi?|\u017ar\u00f3d\u0142o"
     r"|\u0438\u0441\u0442\u043e\u0447\u043d\u0438\u043a|\u043f\u0440\u0438\u043c\u0435\u0447\u0430\u043d\u0438\u0435"
-    r"|\u6ce8|\u51fa\u5178|\u6765\u6e90)\s*\d{0,2}\s*[:.\uff1a].*\w",
+    r"|\u6ce8|\u51fa\u5178|\u6765\u6e90)\s*(?:\d{1,2}\s*)?[:.\uff1a].*\w",
     re.IGNORECASE,
 )
 """The beginning of a note below a table."""

@@ -23,14 +23,14 @@ PAGE_NUMBER = (
 )
 """A regular expression of `Page 1 of 2`, as it stands between rows; DuckDB understands it, too."""
 _PAGE_NUMBER = re.compile(PAGE_NUMBER)
+_LONGEST_PAGE_NUMBER = 60
+"""The pattern takes quadratic time."""
 RULE = r"[-=_+|:\s]*(?:---|===|___|:--|--:)[-=_+|:\s]*"
 """A regular expression of a line of dashes; DuckDB understands it, too."""
 _RULE = re.compile(r"[-=_+|:\s]*")
 RULES = ("---", "===", "___", ":--", "--:")
-DITTO_MARKS = frozenset(
-    ('"', "''", "\u3003", '-"-', "ditto", "Ditto", "dito", "Dito", "idem", "Idem")
-)
-"""Texts that stand for the value above them."""
+DITTO = "\u3003"
+"""The mark that stands for the value above it; others, such as `"`, are values, too."""
 
 Record = Sequence[str]
 Shape = Literal["empty", "year", "date", "number", "text"]
@@ -66,7 +66,7 @@ def is_missing(text: str) -> bool:
 
 def is_page_number(text: str) -> bool:
     """Return whether a text is a page number, such as `Page 1 of 2`."""
-    return bool(_PAGE_NUMBER.fullmatch(text))
+    return len(text) <= _LONGEST_PAGE_NUMBER and bool(_PAGE_NUMBER.fullmatch(text))
 
 
 def is_rule(record: Record) -> bool:

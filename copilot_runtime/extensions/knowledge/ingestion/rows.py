@@ -19,7 +19,7 @@ from copilot_runtime.base.layouts import (
     find_layout,
     is_comment,
 )
-from copilot_runtime.base.shapes import DITTO_MARKS, is_page_number, is_rule
+from copilot_runtime.base.shapes import DITTO, is_page_number, is_rule
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
@@ -136,9 +136,9 @@ class CsvRows:
         if not names:
             self._counts[_NO_HEADER] = 1
         last: deque[_Row] = deque()
+        if self._has_rules:
+            rows = (row for row in rows if not is_rule(row[2]))
         for row in self._replace_marks(rows, names, skipped) if self._has_marks else rows:
-            if self._has_rules and is_rule(row[2]):
-                continue
             if row[1] > skipped:
                 if names and _repeats(names, row[2]):
                     self._counts[_HEADERS] += 1
@@ -156,18 +156,14 @@ class CsvRows:
         self, rows: Iterable[_Row], names: Sequence[str], skipped: int
     ) -> Iterator[_Row]:
         """Yield the rows with the value above in place of each ditto mark, and plain numbers."""
-        above: Sequence[str] = ()
+        above: dict[int, str] = {}
         for number, line, values in rows:
-            if above and not DITTO_MARKS.isdisjoint(values):
-                pairs = enumerate(values)
-                filled = [
-                    above[at] if it in DITTO_MARKS and at < len(above) else it for at, it in pairs
-                ]
-                self._counts[_DITTOS] += sum(a != b for a, b in zip(values, filled, strict=True))
-                values = filled
-            values = [it[2:-1] if it.startswith('="') and it.endswith('"') else it for it in values]
-            if line > skipped and sum(map(bool, values)) > 1 and not _repeats(names, values):
-                above = values
+            values = [_unprotect(it) for it in values]
+            if line > skipped and any(values) and not _is_between(names, values):
+                if count := values.count(DITTO):
+                    self._counts[_DITTOS] += count
+                above |= {at: it for at, it in enumerate(values) if it != DITTO}
+                values = [above.get(at, it) for at, it in enumerate(values)]
             yield number, line, values
 
     def _write_row(self, row: _Row, names: Sequence[str]) -> Iterator[Chunk]:
@@ -188,6 +184,17 @@ class CsvRows:
             yield Chunk("; ".join(cells), ChunkPosition(rows=(number, number)))
 
 
+def _unprotect(value: str) -> str:
+    """Return the value of a formula such as `="007"`, by which programs keep zeros."""
+    return value[2:-1] if value.startswith('="') and value[3:].endswith('"') else value
+
+
+def _is_between(names: Sequence[str], values: Sequence[str]) -> bool:
+    """Return whether a row stands between those of the table: a header, or a page number."""
+    is_alone = sum(map(bool, values)) == 1 < len(names)
+    return _repeats(names, values) or (is_alone and any(map(is_page_number, values)))
+
+
 def _repeats(names: Sequence[str], values: Sequence[str]) -> bool:
     """Return whether a row is the header again, maybe with the mark at the beginning of a file."""
     if len(values) != len(names) or values[0].strip(_SPACES) != names[0]:
@@ -196,7 +203,7 @@ def _repeats(names: Sequence[str], values: Sequence[str]) -> bool:
 
 
 _SPACES = " \t\n\r\u00a0\ufeff"
-_MARKS = ('""""', '="', *(mark for mark in DITTO_MARKS if mark != '"'))
+_MARKS = (DITTO, '="')
 _NO_HEADER = "A table has no header: its values have no names of columns."
 _HEADERS = "Rows that repeat the header are left out: {:,}."
 _WIDE = f"Rows of more than {_COLUMNS:,} values are left out: {{:,}}."

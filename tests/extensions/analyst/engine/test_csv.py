@@ -125,9 +125,13 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
         [(1500.0, datetime(2026, 1, 5, 15, 4))],
     ),
     "city,n\nOslo,1\n\ufeffcity,n\nRome,2\n": (["city", "n"], [("Oslo", 1), ("Rome", 2)]),
-    'city,n\nOslo,1\n\u3003,2\n"""",3\nRome,4\n': (
+    "city,n\nOslo,1\n\u3003,2\n\u3003,3\nRome,4\n": (
         ["city", "n"],
         [("Oslo", 1), ("Oslo", 2), ("Oslo", 3), ("Rome", 4)],
+    ),
+    """a,b\n1,cm\n2,\"\"\"\"\n3,''\n4,idem\n5,"=""07"\"\"\n6,"=\"\""\n7,\u3003\n""": (
+        ["a", "b"],
+        [(1, "cm"), (2, '"'), (3, "''"), (4, "idem"), (5, "07"), (6, '="'), (7, '="')],
     ),
 }
 

@@ -304,7 +304,11 @@ TABLES = {
             "an empty line before it would separate them."
         ],
     ),
-    'city,n\nOslo,1\nPage 1 of 2,\ncity,n\n\u3003,2\n"""",3\n': (
+    """a,b\n1,cm\n2,\"\"\"\"\n3,''\n4,idem\n5,"=""07"\"\"\n6,"=\"\""\n""": (
+        ["a: 1; b: cm", 'a: 2; b: "', "a: 3; b: ''", "a: 4; b: idem", "a: 5; b: 07", 'a: 6; b: ="'],
+        [],
+    ),
+    "city,n\nOslo,1\nPage 1 of 2,\ncity,n\n\u3003,2\n\u3003,3\n": (
         ["city: Oslo; n: 1", "city: Oslo; n: 2", "city: Oslo; n: 3"],
         [
             "Rows that repeat the header are left out: 1.",
@@ -324,6 +328,18 @@ def test_the_values_of_a_table_have_only_names_that_it_gives_them(text: str) -> 
     document = read_document(text.encode(), "x.csv")
     lines = [line for chunk in document.chunks for line in chunk.text.split("\n")]
     assert (lines, document.warnings) == TABLES[text]
+
+
+@in_one_test(
+    "text",
+    [
+        "a,b\n1,2\n\n" + "\u00a0" * 100_000 + ",\n3,4\n",
+        f"a,b\n1,2\nNotes{' ' * 100_000},\n",
+        f"a\n1,5\n{' ' * 100_000}x,\n",
+    ],
+)
+def test_spaces_without_an_end_are_read_in_time(text: str) -> None:
+    assert read_document(text.encode(), "x.csv").chunks
 
 
 def test_tables_far_below_have_their_own_names() -> None:

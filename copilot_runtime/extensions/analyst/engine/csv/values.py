@@ -7,7 +7,7 @@ from typing import Any, Literal
 import duckdb
 
 from copilot_runtime.base.encodings import BLOCK
-from copilot_runtime.base.shapes import DITTO_MARKS
+from copilot_runtime.base.shapes import DITTO
 from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 
 _ERRORS = (
@@ -24,14 +24,14 @@ def _list(texts: Sequence[str]) -> str:
 Kind = Literal["ditto", "error", "protected", "space"]
 _MARKS: Sequence[Kind] = ("ditto", "error", "protected")
 _TESTS: Mapping[Kind, str] = {
-    "ditto": f"(strlen({{0}}) < 6 AND {{0}} IN {_list(sorted(DITTO_MARKS))})",
+    "ditto": f"({{0}} = {quote_text(DITTO)})",
     "error": f"(starts_with({{0}}, '#') AND {{0}} IN {_list(_ERRORS)} OR {{0}} = 'Loading...')",
-    "protected": """(starts_with({0}, '="') AND ends_with({0}, '"'))""",
+    "protected": """(starts_with({0}, '="') AND ends_with({0}, '"') AND length({0}) > 3)""",
     "space": "(starts_with({0}, ' ') OR ends_with({0}, ' ') OR ends_with({0}, chr(160)))",
 }
 """Kind → the SQL condition that a column has a value of it."""
 _SIGNS: Mapping[Kind, Sequence[str]] = {
-    "ditto": ('""""', *(mark for mark in DITTO_MARKS if mark != '"')),
+    "ditto": (DITTO,),
     "error": ("#", "Loading..."),
     "protected": ('="',),
     "space": ("\u00a0", ' "', '" ', " \n", " \r", "\n "),

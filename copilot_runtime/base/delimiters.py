@@ -67,9 +67,10 @@ def _read_records(lines: Sequence[str], delimiter: str, escape: str) -> list[Rec
 
 
 def _find_columns(widths: Sequence[int]) -> int:
-    """Return the most frequent number of values above 1, or 1."""
+    """Return the most frequent number of values above 1, if it may be that of a table; or 1."""
     counts = Counter(widths)
-    return max((it for it in counts if it > 1), key=counts.__getitem__, default=1)
+    ranks = {it: (_count_rows(widths, it), count) for it, count in counts.items() if it > 1}
+    return max(ranks, key=ranks.__getitem__, default=1)
 
 
 def _has_numbers(records: Sequence[Record]) -> bool:

@@ -184,13 +184,23 @@ def _find_first_table(records: Sequence[Line], starts: Sequence[int]) -> tuple[i
     widths = {len(record) for record in above if sum(map(bool, record)) > 1}
     if not starts or len(above) < 2:
         return 0, len(records)
-    if (width := max(widths, default=0)) < 3:
-        next_width = max(len(record) for _, record in records[ends[0] : ends[1]])
+    width = max(widths, default=0)
+    next_width = max(len(record) for _, record in records[ends[0] : ends[1]])
+    if width < next_width and _has_labels(above):
+        return ends[0], ends[1]
+    if width < 3:
         if next_width <= width:
             return 0, ends[0]
         is_table = len(above) > _HEAD or names_values(above[0], above[1:])
         return (0, len(records)) if is_table else (ends[0], ends[1])
     return (0, ends[0]) if len(widths) == 1 or len(above) > 5 else (ends[0], ends[1])
+
+
+def _has_labels(records: Sequence[Record]) -> bool:
+    """Return whether records are values with labels, such as `Account:`, and no table."""
+    labels = sum(record[0].rstrip().endswith(":") for record in records)
+    is_padded = len(records) <= 5 and not records[0][-1].strip()
+    return labels * 2 > len(records) or is_padded
 
 
 def find_header(records: Sequence[Record]) -> Header:

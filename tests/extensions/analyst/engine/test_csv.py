@@ -125,6 +125,16 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
         [(1500.0, datetime(2026, 1, 5, 15, 4))],
     ),
     "city,n\nOslo,1\n\ufeffcity,n\nRome,2\n": (["city", "n"], [("Oslo", 1), ("Rome", 2)]),
+    "Konto:;DE89;\nZeitraum:;01.01.2026 - 31.01.2026;\nAnfangssaldo;1.000,00;EUR\n\n"
+    "Tag;Wert;Zweck;Soll;Haben;W\u00e4hrung\n25.01.2026;25.01.2026;Miete;850,00;;EUR\n"
+    "26.01.2026;27.01.2026;Lohn;;2.850,00;EUR\n27.01.2026;27.01.2026;Strom;60,00;;EUR\n": (
+        ["Tag", "Wert", "Zweck", "Soll", "Haben", "W\u00e4hrung"],
+        [
+            (date(2026, 1, 25), date(2026, 1, 25), "Miete", 850, None, "EUR"),
+            (date(2026, 1, 26), date(2026, 1, 27), "Lohn", None, 2850, "EUR"),
+            (date(2026, 1, 27), date(2026, 1, 27), "Strom", 60, None, "EUR"),
+        ],
+    ),
     "city,n\nOslo,1\n\u3003,2\n\u3003,3\nRome,4\n": (
         ["city", "n"],
         [("Oslo", 1), ("Oslo", 2), ("Oslo", 3), ("Rome", 4)],

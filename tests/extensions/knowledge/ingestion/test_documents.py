@@ -308,6 +308,18 @@ TABLES = {
         ["a: 1; b: cm", 'a: 2; b: "', "a: 3; b: ''", "a: 4; b: idem", "a: 5; b: 07", 'a: 6; b: ="'],
         [],
     ),
+    "Konto:;DE89;\nZeitraum:;01.01.2026 - 31.01.2026;\nAnfangssaldo;1.000,00;EUR\n\n"
+    "Tag;Wert;Zweck;Soll;Haben;W\u00e4hrung\n05.01.2026;05.01.2026;Miete;850,00;;EUR\n"
+    "06.01.2026;07.01.2026;Lohn;;2.850,00;EUR\nEndsaldo;1.500,00;EUR\n": (
+        [
+            *("Konto:; DE89", "Zeitraum:; 01.01.2026 - 31.01.2026"),
+            "Anfangssaldo; 1.000,00; EUR",
+            "Tag: 05.01.2026; Wert: 05.01.2026; Zweck: Miete; Soll: 850,00; W\u00e4hrung: EUR",
+            "Tag: 06.01.2026; Wert: 07.01.2026; Zweck: Lohn; Haben: 2.850,00; W\u00e4hrung: EUR",
+            "Tag: Endsaldo; Wert: 1.500,00; Zweck: EUR",
+        ],
+        [],
+    ),
     "city,n\nOslo,1\nPage 1 of 2,\ncity,n\n\u3003,2\n\u3003,3\n": (
         ["city: Oslo; n: 1", "city: Oslo; n: 2", "city: Oslo; n: 3"],
         [

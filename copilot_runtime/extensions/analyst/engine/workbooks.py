@@ -2,6 +2,7 @@
 
 import csv
 import pickle
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 DELIMITER = ","
 _BATCH = 5_000
+_ROUNDED = re.compile(r"-?\d\.\d{12,16}[eE]\+?0?1[5-8]")
+"""A whole number of more than 15 digits, of which programs write no more into workbooks."""
 _HEAD = 100
 """Rows at the beginning of a table that show its header."""
 _SHEET = 2**30
@@ -154,7 +157,13 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
     """Write the rows of a table; yield sentences about its names and the units of its numbers."""
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     head: list[Sequence[str]] = []
+    rounded: set[int] = set()
     for _, cells in rows:
+        rounded.update(
+            at
+            for at, it in enumerate(cells)
+            if it and it.kind == "number" and _ROUNDED.fullmatch(it.text)
+        )
         texts = [
             "" if cell is None or cell.kind in ("error", "formula") else cell.text for cell in cells
         ]
@@ -165,7 +174,9 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
     if rows.is_joined:
         yield "Two rows of names are joined."
     names = find_header(head).cells if head else ()
-    for column, name in zip(table.columns, names, strict=False):
+    for at, (column, name) in enumerate(zip(table.columns, names, strict=False)):
+        if at in rounded:
+            yield f"{name!r} has numbers of more than 15 digits, which the file has rounded."
         units = {it.name for it in table.part.units.get(column, ())}
         found = sorted(units - {""})
         source = ", by the format of some of its cells" if "" in units else ""

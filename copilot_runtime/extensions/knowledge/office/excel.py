@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _HEAD = 1000
 """Number of rows that show the header of a table."""
+_LARGE = 1e21
+"""The number from which on no digits but the first ones are written."""
 _TAIL = 50
 """Number of rows at the end of a table that may be notes."""
 
@@ -146,7 +149,11 @@ def _write(cell: Cell) -> str:
         return f"{float(cell.text) * 100:.10g}%"
     if cell.kind != "number":
         return cell.text
-    text = f"{float(cell.text):.15g}" if "." in cell.text or "E" in cell.text else cell.text
+    text = cell.text
+    if "." in text or "e" in text.lower():
+        text = f"{float(text):.15g}"
+        if "e+" in text and abs(float(text)) < _LARGE:
+            text = f"{Decimal(cell.text):f}"
     sign = "-" if text.startswith("-") and cell.unit.before else ""
     return f"{sign}{cell.unit.before}{text.removeprefix(sign)}{cell.unit.after}"
 

@@ -227,6 +227,16 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
             )
         },
     ),
+    "numbers of 17 digits": (
+        make_workbook([["id", "n"], [12345678901234567, 1], [12345678901234568, 2.5e17]]),
+        {
+            "t": (
+                ["id", "n"],
+                [(12345678901234570, 1), (12345678901234570, 2.5e17)],
+                "'id' has numbers of more than 15 digits, which the file has rounded.",
+            )
+        },
+    ),
     "side by side": (
         make_workbook([["x", "n", "x", "n"], ["a", 1, "c", 2], ["b", 3]]),
         {

@@ -200,7 +200,8 @@ SHEET = """<cols><col min="3" max="3" hidden="1"/></cols><sheetData>
 
 FACTS = """<sheetData>
   <row><c t="s"><v>0</v></c><c t="inlineStr"><is><t>$5,000</t></is></c></row>
-  <row><c t="s"><v>1</v></c><c><v>7</v></c></row></sheetData>"""
+  <row><c t="s"><v>1</v></c><c><v>7</v></c></row>
+  <row><c t="s"><v>2</v></c><c><v>1.234567890123457e+16</v></c></row></sheetData>"""
 
 
 def test_a_workbook_has_the_rows_of_its_sheets_with_their_columns() -> None:
@@ -218,7 +219,7 @@ def test_a_workbook_has_the_rows_of_its_sheets_with_their_columns() -> None:
         "City: Bergen; Date: 2024-05-01; Share: 25.5%",
         "City: Bergen; Date: 2024-05-02 12:00:00; Share: 0.3",
         "[Facts]",
-        *("City | $5,000", "Date | 7"),
+        *("City | $5,000", "Date | 7", "Share | 12345678901234570"),
     ]
     assert document.chunks[0].place.rows == (1, 5)
     assert document.warnings == [

@@ -2,16 +2,26 @@
 
 import glob
 import hashlib
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
+from copilot_runtime.base.links import (
+    IS_ALIAS,
+    LEADS_OUT,
+    find_fixed_part,
+    find_way_out,
+    is_alias,
+)
 from copilot_runtime.extensions.analyst.engine.csv.columns import DateOrder
 from copilot_runtime.extensions.analyst.engine.datasets import make_table_name
+
+logger = logging.getLogger(__name__)
 
 SourceKind = Literal["csv", "xlsx", "parquet", "json", "duckdb", "sqlite", "postgres"]
 SourceMode = Literal["copy", "attach"]
@@ -194,15 +204,20 @@ def expand_sources(sources: Sequence[DataSource]) -> Sequence[DataSource]:
     for source in sources:
         is_database = source.kind in {"duckdb", "sqlite"}
         if source.kind == "postgres" or (source.name and not is_database):
-            found.append(replace(source, name=source.name or _name_source(source)))
+            source = replace(source, name=source.name or _name_source(source))
+            if source.kind != "postgres":
+                source = replace(source, description=_describe_links(source))
+            found.append(source)
             continue
         try:
             files = list_files(source)
         except ConfigurationFailed:
             files = [Path(source.location)]
         name = source.name or (_name_source(source) if is_database and source.table else "")
+        texts = [_describe_links(source), *[source.description] * len(files)]
         found += [
-            replace(source, location=str(path), name=name or _name_file(path)) for path in files
+            replace(source, location=str(path), name=name or _name_file(path), description=text)
+            for path, text in zip(files, texts, strict=False)
         ]
     names: set[str] = set()
     unique: list[DataSource] = []
@@ -232,9 +247,7 @@ def list_files(source: DataSource) -> Sequence[Path]:
     place = Path(source.location).expanduser()
     if place.is_file():
         return [place]
-    names = glob.glob(str(place), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute one
-    files = [Path(name) for name in sorted(names)]
-    files = [path for path in files if path.is_file()]
+    files = [path for path, reason in _match(place) if not reason]
     if not files:
         raise ConfigurationFailed(
             f"There is no file {source.location!r} for the analyst.",
@@ -242,6 +255,29 @@ def list_files(source: DataSource) -> Sequence[Path]:
             public="A data source of the analyst is missing.",
         )
     return files
+
+
+def _match(pattern: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a glob in order, each with the reason for skipping it, or an empty text.
+
+    A link out of the folder, or to another file of it, is skipped; a link that is named is not.
+    """
+    start = find_fixed_part(pattern)
+    names = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute one
+    for path in map(Path, sorted(names)):
+        if path.is_file():
+            reason = LEADS_OUT if find_way_out(path, start) else ""
+            yield path, reason or (IS_ALIAS if is_alias(path, start) else "")
+
+
+def _describe_links(source: DataSource) -> str:
+    """Return the description of a source with the links that it skips, which are logged."""
+    place = Path(source.location).expanduser()
+    skipped = [] if place.is_file() else [(path, it) for path, it in _match(place) if it]
+    for path, reason in skipped:
+        logger.warning("The file %r is left out: it %s.", str(path), reason)
+    notes = (f"{path.name} is left out: it {reason}." for path, reason in skipped)
+    return " ".join([source.description, *notes]).strip()
 
 
 def fingerprint_files(source: DataSource) -> str:

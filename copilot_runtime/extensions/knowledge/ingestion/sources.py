@@ -10,13 +10,17 @@ from pathlib import Path
 from stat import S_ISREG
 
 from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.links import (
+    IS_ALIAS,
+    LEADS_OUT,
+    find_fixed_part,
+    find_way_out,
+    is_alias,
+)
 from copilot_runtime.extensions.knowledge.identifiers import name_file, read_name
 from copilot_runtime.extensions.knowledge.ingestion.documents import MOST_BYTES
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
-_LEADS_OUT = "leads out of the folder"
-_IS_ALIAS = "is another name of a file in the folder"
-"""The reasons for skipping a symbolic link."""
 _TEMPORARY = re.compile(r"~\$|#.*#$|.*(?:~|\.(?:tmp|part|swp|crdownload))$", re.IGNORECASE)
 """Names of files that programs leave while they write others."""
 
@@ -74,7 +78,7 @@ class Discovery:
 
     def list_attempts(self, names: Iterable[str]) -> list[str]:
         """Return the names of files and folders that failed once, and were tried again now."""
-        bases = [name_file(_fixed_part(Path(pattern))) for pattern in self.patterns]
+        bases = [name_file(find_fixed_part(Path(pattern))) for pattern in self.patterns]
         return [
             name
             for name in names
@@ -93,7 +97,7 @@ class Discovery:
 
     def check_missing(self, names: Iterable[str]) -> None:
         """Check the folders of missing files, since a pattern hides read errors."""
-        roots = {*self.folders, *(name_file(_fixed_part(Path(one))) for one in self.patterns)}
+        roots = {*self.folders, *(name_file(find_fixed_part(Path(one))) for one in self.patterns)}
         parents = {
             str(parent)
             for name in names
@@ -161,7 +165,7 @@ def discover_sources(
 
 def _match(pattern: Path, addresses: Mapping[str, str], discovery: Discovery) -> Iterator[Source]:
     """Yield the files of a pattern; links out of its folder, and second names, are skipped."""
-    start = _fixed_part(pattern)
+    start = find_fixed_part(pattern)
     files = [Path(text) for text in glob.glob(str(pattern), recursive=True)]  # noqa: PTH207 - also whole paths
     if not any(file.is_file() for file in files):
         discovery.unmatched.append(str(pattern))
@@ -169,10 +173,10 @@ def _match(pattern: Path, addresses: Mapping[str, str], discovery: Discovery) ->
         name = name_file(file)
         if _TEMPORARY.match(file.name):
             continue
-        if link := _find_way_out(file, start):
-            discovery.skipped[name_file(link)] = _LEADS_OUT
-        elif file.is_file() and _is_alias(file, start):
-            discovery.skipped[name] = _IS_ALIAS
+        if link := find_way_out(file, start):
+            discovery.skipped[name_file(link)] = LEADS_OUT
+        elif file.is_file() and is_alias(file, start):
+            discovery.skipped[name] = IS_ALIAS
         elif file.is_file():
             address = read_name(file.relative_to(start).as_posix())
             yield Source(name, addresses.get(name, address), file)
@@ -197,45 +201,15 @@ def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) ->
             below = f"{folder}{entry.name}"
             address = read_name(below)
             is_link = entry.is_symlink()
-            if is_link and _find_way_out(root / below, root):
-                discovery.skipped[prefix + address] = _LEADS_OUT
+            if is_link and find_way_out(root / below, root):
+                discovery.skipped[prefix + address] = LEADS_OUT
             elif (root / below).is_dir() if is_link else entry.is_dir():
                 if not is_link and real / below != excluded:
                     folders.append(f"{below}{os.sep}")
-            elif is_link and _is_alias(root / below, root):
-                discovery.skipped[prefix + address] = _IS_ALIAS
+            elif is_link and is_alias(root / below, root):
+                discovery.skipped[prefix + address] = IS_ALIAS
             elif not _TEMPORARY.match(entry.name):
                 yield Source(prefix + address, address.replace(os.sep, "/"), root / below)
-
-
-def _find_way_out(path: Path, root: Path) -> Path | None:
-    """Return the first symbolic link of a path that leads out of a folder, or `None`."""
-    inside = os.path.realpath(root)
-
-    def leads_out(part: Path) -> bool:
-        return not Path(os.path.realpath(part)).is_relative_to(inside)
-
-    if not leads_out(path):
-        return None
-    below = path.relative_to(root)
-    parts = (root / part for part in (*reversed(below.parents), below))
-    return next(filter(leads_out, parts), path)
-
-
-def _is_alias(path: Path, root: Path) -> bool:
-    """Return whether a file in a folder has another name there that is not hidden."""
-    real = Path(os.path.realpath(path)).relative_to(os.path.realpath(root))
-    return real != path.relative_to(root) and not any(it.startswith(".") for it in real.parts)
-
-
-def _fixed_part(pattern: Path) -> Path:
-    """Return the folder before the first wildcard of a pattern."""
-    parts: list[str] = []
-    for part in pattern.parts:
-        if glob.has_magic(part):
-            break
-        parts.append(part)
-    return Path(*parts)
 
 
 def _is_below(name: str, folder: str) -> bool:

@@ -116,6 +116,30 @@ async def test_a_glob_with_a_name_is_one_data_set(tmp_path: Path, options: Engin
         assert "different columns" in description
 
 
+@in_one_test("name", ["", "parts="])
+async def test_links_out_of_the_folder_of_a_glob_and_to_its_files_are_left_out(
+    tmp_path: Path, options: EngineOptions, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (tmp_path / "data" / ".real").mkdir(parents=True)
+    for place in ("secret.csv", "data/a.csv", "data/.real/b.csv"):
+        (tmp_path / place).write_text("n\n1\n")
+    (tmp_path / "data" / "b.csv").symlink_to(".real/b.csv")
+    (tmp_path / "data" / "out.csv").symlink_to("../secret.csv")
+    (tmp_path / "data" / "twin.csv").symlink_to("a.csv")
+    engine = Engine(options, [parse_source(f"{name}{tmp_path}/data/*.csv")])
+    await engine.open()
+    async with aclosing(engine):
+        datasets = engine.datasets.values()
+        assert ([*engine.datasets], sum(it.row_count for it in datasets)) == (
+            ["parts"] if name else ["a", "b"],
+            2,
+        )
+        description = next(iter(datasets)).description
+        for text in (description, caplog.text):
+            assert "out.csv" in text and "is left out: it leads out of the folder." in text
+            assert "is left out: it is another name of a file in the folder." in text
+
+
 async def test_a_late_row_that_is_unlike_the_first_is_copied(
     tmp_path: Path, options: EngineOptions
 ) -> None:

@@ -367,9 +367,10 @@ class Engine:
     async def _start_workers(self, manifest: Manifest, *, write: bool = False) -> None:
         files = loading.locate_files(self._store, manifest)
         workers = await self._executor.start(Workers, self.options, files)
+        is_cancelled = False
         if write:
             try:
-                await self._write(manifest)
+                is_cancelled = await self._executor.finish(self._store.write, manifest)
             except BaseException:
                 workers.close()
                 raise
@@ -384,16 +385,8 @@ class Engine:
         self.version = " ".join(it.version for it in self._datasets.values() if not it.is_saved)
         if before is not None:
             self._executor.start(before.retire)
-
-    async def _write(self, manifest: Manifest) -> None:
-        """Write a manifest; if the task is cancelled meanwhile, write the current one again."""
-        writing = self._executor.start(self._store.write, manifest)
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait({writing})
-            await self._executor.start(self._store.write, self._manifest)
-            raise
+        if is_cancelled:
+            raise asyncio.CancelledError
 
 
 def _read_sql(query: "GuardedQuery | str") -> str:

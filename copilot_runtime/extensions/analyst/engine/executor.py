@@ -43,6 +43,23 @@ class Executor:
         """Start work that is not a query: opening, copying, closing."""
         return self.watch(self._writers.run(self._count(lambda: work(*arguments))))
 
+    async def finish(self, work: Callable[..., object], *arguments: Any) -> bool:
+        """Run work to its end; return whether the task was cancelled meanwhile.
+
+        If work fails then, the cancellation is raised, and not its error.
+        """
+        task = self.start(work, *arguments)
+        is_cancelled = False
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                is_cancelled = True
+        if is_cancelled and (error := task.exception()):
+            raise asyncio.CancelledError from error
+        task.result()
+        return is_cancelled
+
     async def run(
         self,
         query: RemoteQuery,

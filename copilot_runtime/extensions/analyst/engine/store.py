@@ -57,7 +57,7 @@ class StoredTable:
     """Sentences about doubtful choices of its rows and types."""
     totals: str = ""
     """SQL of its rows without those that add up others; empty if there are none."""
-    origins: Sequence[str] = ()
+    origins: Sequence[str] = field(default_factory=list[str])
     """The names of the file and the sheet that it comes from."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":

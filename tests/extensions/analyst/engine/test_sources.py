@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import sqlite3
+import threading
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, closing
@@ -25,6 +26,7 @@ from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, Que
 from copilot_runtime.extensions.analyst.engine.postgres import Export, ExportColumn
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import Progress, parse_source
+from copilot_runtime.extensions.analyst.engine.store import Manifest, Store
 from copilot_runtime.extensions.analyst.sql.rules import Scope
 from tests.database.test_private_file import read_elsewhere
 from tests.in_one_test import in_one_test
@@ -357,6 +359,36 @@ async def test_a_saved_set_is_replaced_and_deleted_only_by_its_owner(engine: Eng
     assert engine.count_bytes("ada") == engine.count_bytes("a", is_prefix=True) > 0
     assert engine.count_bytes("bob") == 0
     assert sorted(engine.datasets) == [saved.name, "orders"]
+
+
+@in_one_test("error", [OSError("full"), None])
+async def test_a_change_that_is_cancelled_twice_while_it_is_written_is_whole(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+    write = Store.write
+
+    def wait(store: Store, manifest: Manifest) -> None:
+        begun.set()
+        release.wait()
+        if error:
+            raise error
+        write(store, manifest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", wait)
+        task = asyncio.ensure_future(engine.save("seven", "SELECT 7 AS n", owner="ann"))
+        await asyncio.to_thread(begun.wait)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.wait({task}, timeout=0)
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    saved = [it.name for it in engine.datasets.values() if it.owner == "ann"]
+    stored = Store(engine.options.folder).read().entries
+    assert [it.tables[0].name for it in stored if it.owner == "ann"] == saved
+    assert [await read(engine, f"FROM {name}") for name in saved] == ([] if error else [[(7,)]])
 
 
 async def test_the_name_of_a_saved_set_tells_nothing_of_those_of_others(engine: Engine) -> None:

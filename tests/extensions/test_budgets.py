@@ -11,7 +11,9 @@ import pytest
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
 from copilot_runtime.adapters.embeddings.http_embedder import Embeddings, HTTPEmbedder
 from copilot_runtime.api import Adapter
+from copilot_runtime.api.budget import Budget
 from copilot_runtime.api.events import ActionExecutionResult, Event, Usage
+from copilot_runtime.api.run_input import find_budget
 from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.planner import budget
 from copilot_runtime.extensions.planner.settings import PlannerSettings
@@ -111,6 +113,25 @@ async def test_sub_agents_keep_to_the_tokens_of_the_plan_that_they_work_for(
     outcome = await ask_planner(model, build_team(model, tmp_path), tokens=1000)
 
     assert (model.tokens, outcome["tokens"]) == (1000, 1000)
+
+
+async def test_after_an_assistant_its_limits_hold_no_more(tmp_path: Path) -> None:
+    assistant = build_team(Model(lambda _: say("Done.")), tmp_path)["a"]
+    budgets: list[Budget | None] = []
+
+    async def ask_assistant(run: RunInput) -> Events:
+        budgets.append(find_budget())
+        async for event in assistant.run(run):
+            yield event
+        budgets.append(find_budget())
+
+    section: Any = {"tokens_per_user": "500/day"}
+    settings = Settings(threads="memory", limits=section)
+    runtime = CopilotRuntime(agents={"it": ask_assistant}, settings=settings)
+    async with Client(runtime, agent="it") as client:
+        await client.say("Hi")
+
+    assert budgets[0] is budgets[1] is not None
 
 
 async def test_a_plan_has_a_bound_of_requests_for_all_tasks_together(

@@ -16,6 +16,7 @@ from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.events import Usage
+from copilot_runtime.api.run_input import check_budget
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.http.client import Upstream
@@ -114,6 +115,9 @@ class HTTPEmbedder(Embedder):
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
         return await self._embed(texts, is_query=True)
+
+    async def check_budget(self) -> None:
+        await check_budget()
 
     async def price(self, tokens: int) -> Decimal | None:
         try:

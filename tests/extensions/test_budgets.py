@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
 from copilot_runtime.adapters.embeddings.http_embedder import Embeddings, HTTPEmbedder
@@ -270,6 +271,10 @@ async def test_what_is_embedded_crosses_a_limit_by_no_more_than_was_left_of_it()
     assert 500 <= tokens.amount < 1000
 
 
+def sign_in(_connection: HTTPConnection) -> str:
+    return "ann"
+
+
 @in_one_test(
     ("path", "body"),
     [("memories", {"content": "Teal."}), ("knowledge/files?threadId=t&name=a.txt", "Teal.")],
@@ -281,7 +286,7 @@ async def test_beyond_a_limit_of_tokens_nothing_is_stored_that_no_search_would_f
     async with browsing(
         knowledge=Knowledge(MemoryStorage(), embedder=Meter()),
         settings=Settings(threads="memory", limits=section),
-        authenticate=lambda _: "ann",
+        authenticate=sign_in,
     ) as browser:
         first = await browser.ask("POST", "/memories", {"content": "Orange."})
         second = await browser.ask("POST", f"/{path}", body)

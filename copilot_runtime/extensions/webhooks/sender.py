@@ -49,7 +49,8 @@ class WebhookSender:
             url = URL(text)
         except ValueError:
             url = URL()
-        if url.scheme not in ("http", "https") or not url.host or len(text) > _URL_LENGTH:
+        is_text = text.isprintable() and len(text) <= _URL_LENGTH  # a URL drops line breaks
+        if url.scheme not in ("http", "https") or not url.host or not is_text:
             raise Misuse("webhook is a URL such as https://example.com/answers.")
         if url.user or url.password:
             raise Misuse("The URL of a webhook has no user and password: its body is signed.")

@@ -238,6 +238,8 @@ async def test_a_run_that_is_refused_posts_nothing(receiver: Provider) -> None:
         ("https://[::1]/", ("[::1]:8443",)),
         ("http://127.0.0.1@evil.com/", ("127.0.0.1",)),
         (f"https://example.com/{'x' * 2000}", ()),
+        ("https://exa\nmple.com/", ()),
+        ("https://example.com/a\r\nb", ()),
         (7, ()),
     ],
 )
@@ -424,6 +426,11 @@ def test_a_secret_of_another_form_names_the_command(secret: str) -> None:
         WebhookSettings(secret=secret)
 
 
-async def test_without_a_secret_there_are_no_background_runs(receiver: Provider) -> None:
-    async with browsing() as browser:
+async def test_without_a_secret_there_are_no_background_runs(
+    receiver: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    section = WebhookSettings(hosts=("127.0.0.1",))
+    async with browsing(settings=Settings(threads="memory", webhooks=section)) as browser:
         await ask(browser, receiver.url, status=404)
+
+    assert "webhooks.hosts allows nothing without webhooks.secret" in caplog.text

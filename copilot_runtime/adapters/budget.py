@@ -96,23 +96,18 @@ async def settle_usage(budget: Budget, events: Events) -> Events:
 async def count_request(expected: Usage) -> AsyncGenerator[list[Usage], None]:
     """Count a request to a model other than a chat in the budget of the current run or caller.
 
-    Yields the list for its usage. Without any, it counts as expected, unless it failed. Raises the
+    Yields the list for its usage, which also counts if the block is left by an error. Raises the
     error of a limit that is reached.
     """
     usages: list[Usage] = []
     if (budget := find_budget()) is None:
         yield usages
         return
-    counts, has_failed = budget.counts_usage, False
+    counts = budget.counts_usage
     reserved = await budget.reserve(await _price(budget, [expected]) if counts else _UNPRICED)
     try:
         yield usages
-    except CopilotError:
-        has_failed = True
-        raise
     finally:
-        if not (usages or has_failed):
-            usages.append(expected)
         await budget.settle(await _price(budget, usages) if counts else _UNPRICED, reserved)
 
 

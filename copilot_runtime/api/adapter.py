@@ -173,6 +173,9 @@ class Embedder(ABC):
     async def check_key(self) -> None:  # noqa: B027
         """Raise `ConfigurationFailed` if a required API key is missing."""
 
+    async def check_budget(self) -> None:  # noqa: B027
+        """Raise the error of a limit of the caller that would refuse a request, if any counts."""
+
     async def price(self, tokens: int) -> "Decimal | None":  # noqa: ARG002
         """Return the price of `tokens` tokens in US dollars, or None if unknown."""
         return None

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Literal, NamedTuple
 
 from copilot_runtime.api.events import Usage
@@ -170,6 +171,11 @@ class Budget:
     def counts(self, *kinds: Kind) -> bool:
         """Return whether there is a limit of one of these kinds."""
         return any(limit.kind in kinds for limit in self.limits)
+
+    def count_left(self, kind: Kind) -> float:
+        """Return how much of one kind is left, as far as this process knows; without limit, inf."""
+        left = (limit.most - limit.amount for limit in self.limits if limit.kind == kind)
+        return min(left, default=inf)
 
     def delegate(self) -> "Budget":
         """Return the budget of a sub-agent: the same limits, one level deeper."""

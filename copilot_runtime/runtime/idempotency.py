@@ -84,7 +84,7 @@ class Idempotency:
                 return await self._follow_run(thread, found.log_id)
             await convert_exits(self._store.end_dead_run(thread, found.log_id))
         runs = await self._runs(thread)
-        if await answers_question(request, runs):
+        if await answers_question(request.resume, runs):
             return None
         run = next((run for run in runs if run.log_id == found.log_id), None)
         if run is not None and not run.ended:

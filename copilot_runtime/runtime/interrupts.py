@@ -23,7 +23,6 @@ from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import as_object, parse_text
-from copilot_runtime.threads.log_ids import asks_same
 from copilot_runtime.threads.store import StoredRun
 
 _BEFORE_WORK = (RunStarted, MessagesSnapshot, AgentState, RunFailed)
@@ -55,62 +54,32 @@ def find_asking_run(runs: Sequence[StoredRun]) -> StoredRun | None:
 
 def answers_same(one: RunInput, other: RunInput) -> bool:
     """Return `True` if two requests answer the same question with the same value."""
-    return any(_names_same(a, b) for a in one.resume for b in other.resume)
+    return any(
+        (a.interrupt_id, a.value) == (b.interrupt_id, b.value)
+        for a in one.resume
+        for b in other.resume
+    )
 
 
-def _names_same(one: Resume, other: Resume) -> bool:
-    return (one.interrupt_id, one.value) == (other.interrupt_id, other.value)
-
-
-async def answers_question(run: RunInput, runs: Sequence[StoredRun]) -> bool:
-    """Return `True` if a run's answers refer to open questions of its thread."""
+async def answers_question(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> bool:
+    """Return `True` if the answers refer to open questions of a thread."""
     try:
-        await check_answers(run, runs)
+        await check_answers(resumes, runs)
     except Misuse:
         return False
-    return bool(run.resume)
+    return bool(resumes)
 
 
-async def check_answers(run: RunInput, runs: Sequence[StoredRun]) -> None:
-    """Raise `Misuse` if an answer refers to no open question or does not fit its schema.
-
-    An answer without an identifier in a copy of an earlier request is a repetition, even if the
-    agent has asked the same again since.
-    """
+async def check_answers(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> None:
+    """Raise `Misuse` if an answer refers to no open question or does not fit its schema."""
     asking = find_asking_run(runs)
     pending = [] if asking is None else _list_questions(asking.events)
-    past = [it for one in runs if one is not asking for it in _list_questions(one.events)]
-    questions = match_questions(run.resume, pending, past)
-    is_copy = any(asks_same(one.log_id, run.log_id) and not _was_refused(one) for one in runs)
-    for resume, question in zip(run.resume, questions, strict=True):
-        if is_copy and resume.interrupt_id is None:
-            raise Misuse(
-                "The same answer was given before, and it does not say that it is for the question "
-                "that is open now. Name the question by its interruptId, or send a message first."
-            )
+    past = [it for run in runs if run is not asking for it in _list_questions(run.events)]
+    for resume in resumes:
+        question = _find_question(resume, pending, past)
+        pending.remove(question)
+        past.append(question)  # a question takes one answer per request
         await _check_form(resume, question)
-
-
-def match_questions(
-    resumes: Sequence[Resume], pending: Sequence[Interrupt], past: Sequence[Interrupt] = ()
-) -> Sequence[Interrupt]:
-    """Return the open question that each answer refers to.
-
-    Raises `Misuse` if there is none, or if the answer may refer to several.
-    """
-    left, closed, found = [*pending], [*past], list[Interrupt]()
-    for at, resume in enumerate(resumes):
-        matching = _find_questions(resume, left, closed)
-        if len(matching) > sum(_names_same(resume, other) for other in resumes[at:]):
-            raise Misuse(
-                f"{len(matching)} questions are open, and the answer does not say which of them it "
-                "is for. Name the question by its interruptId."
-            )
-        question = matching[0]
-        left.remove(question)
-        closed.append(question)  # a question takes one answer per request
-        found.append(question)
-    return found
 
 
 def check_agent(run: RunInput, asking: StoredRun) -> None:
@@ -151,12 +120,13 @@ def _list_questions(events: Iterable[Event]) -> list[Interrupt]:
     ]
 
 
-def _find_questions(
+def _find_question(
     resume: Resume, pending: Sequence[Interrupt], past: Sequence[Interrupt]
-) -> Sequence[Interrupt]:
-    """Return the open questions that an answer may refer to. Raises `Misuse` if there are none."""
-    if found := [question for question in pending if _is_answer(resume, question)]:
-        return found
+) -> Interrupt:
+    """Return the open question that an answer refers to. Raises `Misuse` if there is none."""
+    for question in pending:
+        if _is_answer(resume, question):
+            return question
     is_past = any(_is_answer(resume, question) for question in past)
     if is_past or (pending == [] and resume.interrupt_id is None):
         raise Misuse(
@@ -170,7 +140,7 @@ def _find_questions(
             "conversation.",
             hint=f"No interrupt of the thread has the id {resume.interrupt_id[:100]!r}.",
         )
-    return pending  # the frontend may have changed the value that identifies the question
+    return pending[0]  # the frontend may have changed the value that identifies the question
 
 
 def _is_answer(resume: Resume, question: Interrupt) -> bool:

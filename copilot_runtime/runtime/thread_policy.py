@@ -87,4 +87,4 @@ async def _check_answers(run: RunInput, runs: Sequence[StoredRun]) -> None:
     question is harmless.
     """
     if runs or any(it.interrupt_id is not None and it.status != "cancelled" for it in run.resume):
-        await check_answers(run, runs)
+        await check_answers(run.resume, runs)

@@ -45,7 +45,7 @@ def build_log_id(*question: Any) -> str:
 
 
 def asks_same(log_id: str, other: str) -> bool:
-    """Return whether the requests of two logs have the same content, apart from their run ids."""
+    """Return whether the requests of two logs with the same run id have the same content."""
     digest = _get_digest(log_id)
     return digest != "" and digest == _get_digest(other)
 

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
 from copilot_runtime.adapters.embeddings.http_embedder import Embeddings, HTTPEmbedder
 from copilot_runtime.api import Adapter
+from copilot_runtime.api.budget import Budget, Limit
 from copilot_runtime.api.events import ActionExecutionResult, Event, Usage
+from copilot_runtime.api.run_input import CURRENT_RUN, RunSlot, find_budget
+from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.planner import budget
 from copilot_runtime.extensions.planner.settings import PlannerSettings
@@ -20,6 +24,8 @@ from copilot_runtime.testing import Client, ReplyFailed, call, say
 from tests.extensions.assistants.test_agent import write_files
 from tests.extensions.planner.crew import ScriptedAgent
 from tests.extensions.planner.test_hostile import plan
+from tests.in_one_test import in_one_test
+from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
 
@@ -111,6 +117,25 @@ async def test_sub_agents_keep_to_the_tokens_of_the_plan_that_they_work_for(
     outcome = await ask_planner(model, build_team(model, tmp_path), tokens=1000)
 
     assert (model.tokens, outcome["tokens"]) == (1000, 1000)
+
+
+async def test_after_an_assistant_its_limits_hold_no_more(tmp_path: Path) -> None:
+    assistant = build_team(Model(lambda _: say("Done.")), tmp_path)["a"]
+    budgets: list[Budget | None] = []
+
+    async def ask_assistant(run: RunInput) -> Events:
+        budgets.append(find_budget())
+        async for event in assistant.run(run):
+            yield event
+        budgets.append(find_budget())
+
+    section: Any = {"tokens_per_user": "500/day"}
+    settings = Settings(threads="memory", limits=section)
+    runtime = CopilotRuntime(agents={"it": ask_assistant}, settings=settings)
+    async with Client(runtime, agent="it") as client:
+        await client.say("Hi")
+
+    assert budgets[0] is budgets[1] is not None
 
 
 async def test_a_plan_has_a_bound_of_requests_for_all_tasks_together(
@@ -225,3 +250,46 @@ async def test_embeddings_that_choose_who_does_a_task_count_for_its_plan() -> No
         outcome = (await client.say("Do it all.")).state["plan"]
 
     assert (outcome["tokens"], outcome["status"]) == (600, "finished")
+
+
+class Counter(Meter):
+    """Counts a token for each text, as the knowledge counts one for each of these words."""
+
+    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:
+        return Embeddings([[1.0, 0.0] for _ in texts], tokens=sum(len(t.split()) for t in texts))
+
+
+async def test_what_is_embedded_crosses_a_limit_by_no_more_than_was_left_of_it() -> None:
+    knowledge = Knowledge(MemoryStorage(), embedder=Counter())
+    notes = [Resource(Identifier("common.Note", str(n)), "a word " * 50) for n in range(100)]
+    await knowledge.resources.put_many(notes)
+    tokens = Limit("tokens", 500, lambda _: LimitExceeded("Enough."))
+    CURRENT_RUN.set(RunSlot(None, Budget([tokens])))
+    with pytest.raises(LimitExceeded, match="Enough"):
+        await knowledge.embed_resources([note.uri for note in notes])
+
+    assert 500 <= tokens.amount < 1000
+
+
+def sign_in(_connection: HTTPConnection) -> str:
+    return "ann"
+
+
+@in_one_test(
+    ("path", "body"),
+    [("memories", {"content": "Teal."}), ("knowledge/files?threadId=t&name=a.txt", "Teal.")],
+)
+async def test_beyond_a_limit_of_tokens_nothing_is_stored_that_no_search_would_find(
+    path: str, body: Any
+) -> None:
+    section: Any = {"tokens_per_user": "300/day"}
+    async with browsing(
+        knowledge=Knowledge(MemoryStorage(), embedder=Meter()),
+        settings=Settings(threads="memory", limits=section),
+        authenticate=sign_in,
+    ) as browser:
+        first = await browser.ask("POST", "/memories", {"content": "Orange."})
+        second = await browser.ask("POST", f"/{path}", body)
+
+    assert (first.status, second.status) == (201, 429)
+    assert "used up 300 tokens" in str(second.body)

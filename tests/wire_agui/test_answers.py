@@ -11,7 +11,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
-from copilot_runtime.api.events import Custom, Interrupt
+from copilot_runtime.api.events import Custom, Interrupt, RunFinished
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import Misuse
 from tests.agents.pages import GIVEN, answered, failure, questions
@@ -558,66 +558,32 @@ async def test_an_answer_to_a_question_of_older_agents_counts_once() -> None:
 
 
 class Insistent:
-    """Asks the same after each answer."""
+    """Asks the same question until it has two answers, and leaves no other trace in the thread."""
 
-    def __init__(self, *questions: str) -> None:
-        self.questions = questions or ("Sure?",)
+    def __init__(self) -> None:
         self.answers: list[Any] = []
 
     async def run(self, run: RunInput) -> Events:
         self.answers += [resume.payload for resume in run.resume]
-        for at, value in enumerate(self.questions):
-            yield Interrupt(interrupt_id=f"{len(self.answers)}-{at}", value=value)
+        if len(self.answers) < 2:
+            yield Interrupt(interrupt_id=f"ask-{len(self.answers)}", value="Continue?")
+        else:
+            yield RunFinished(result="Done.")
 
 
-NAMELESS = (
-    "The same answer was given before, and it does not say that it is for the question that is "
-    "open now. Name the question by its interruptId, or send a message first."
-)
-
-
-@in_one_test("event", [{}, {"interruptEvent": "Sure?"}], ids=["nothing", "the value"])
-async def test_an_answer_without_an_id_that_comes_twice_does_not_answer_the_next_question(
-    event: Any,
+@in_one_test("history", ["client", "server"])
+async def test_an_equal_second_question_takes_an_equal_answer_with_the_same_run_id(
+    history: Any,
 ) -> None:
     agent: Any = Insistent()
-    command = {"forwardedProps": {"command": {"resume": "yes", **event}}}
-    async with browsing(agents={"it": agent}) as browser:
+    command = {"resume": True, "interruptEvent": "Continue?"}
+    fields = {"messages": []} if history == "server" else {}
+    settings = Settings(threads="memory", history=history)
+    async with browsing(agents={"it": agent}, settings=settings) as browser:
         await browser.run(agent="it", run="r1")
-        first = (await browser.run(agent="it", run="r2", **command)).events()
-        repeated = (await browser.run(agent="it", run="r2", **command)).events()
-        again = (await browser.run(agent="it", run="r3", **command)).events()
-        more = [user(), user("Yes, both.", "user-2")]
-        later = (await browser.run(agent="it", run="r4", messages=more, **command)).events()
+        for _ in range(2):
+            props = {"forwardedProps": {"command": command}}
+            last = (await browser.run(agent="it", run="r1", **fields, **props)).events()
 
-    assert [one["id"] for one in questions(first)] == ["1-0"]
-    assert repeated == first
-    assert failure(again) == NAMELESS
-    assert [one["id"] for one in questions(later)] == ["2-0"]
-    assert agent.answers == ["yes", "yes"]
-
-
-async def test_an_answer_of_a_v1_page_that_comes_twice_does_not_answer_an_equal_question() -> None:
-    agent: Any = Insistent()
-    async with browsing(agents={"it": agent}) as browser:
-        await v1(browser, v1_user())
-        await v1(browser, v1_user(), answers=[("Sure?", "yes")])
-        again = await v1(browser, v1_user(), answers=[("Sure?", "yes")])
-        await v1(browser, v1_user(), answers=[("Sure?", "no")])
-
-    assert again["errors"][0]["message"] == NAMELESS
-    assert agent.answers == ["yes", "no"]
-
-
-async def test_an_answer_without_an_id_to_one_of_two_questions_is_refused() -> None:
-    agent: Any = Insistent("Sure?", "Sure?")
-    async with browsing(agents={"it": agent}) as browser:
-        await v1(browser, v1_user())
-        one = await v1(browser, answers=[("Sure?", "yes")])
-        await v1(browser, answers=[("Sure?", "yes"), ("Sure?", "no")])
-
-    assert one["errors"][0]["message"] == (
-        "2 questions are open, and the answer does not say which of them it is for. Name the "
-        "question by its interruptId."
-    )
-    assert agent.answers == ["yes", "no"]
+    assert agent.answers == [True, True]
+    assert last[-1]["result"] == "Done."

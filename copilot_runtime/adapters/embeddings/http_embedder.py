@@ -16,6 +16,7 @@ from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.events import Usage
+from copilot_runtime.api.run_input import check_budget
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.http.client import Upstream
@@ -115,6 +116,9 @@ class HTTPEmbedder(Embedder):
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
         return await self._embed(texts, is_query=True)
 
+    async def check_budget(self) -> None:
+        await check_budget()
+
     async def price(self, tokens: int) -> Decimal | None:
         try:
             from copilot_runtime.adapters.pricing import find_price
@@ -129,18 +133,24 @@ class HTTPEmbedder(Embedder):
     def _build_usage(self, tokens: int) -> Usage:
         return Usage(model=self.name, provider=self._provider, input_tokens=tokens, output_tokens=0)
 
+    def _estimate_usage(self, texts: Sequence[str]) -> Usage:
+        return self._build_usage(sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
+
     async def _embed(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         if not texts:
             return np.empty((0, 0), np.float32)
         # all batches together count as one request
-        expected = self._build_usage(sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
-        async with count_request(expected) as usages:
+        async with count_request(self._estimate_usage(texts)) as usages:
             return await self._embed_batches(texts, usages, is_query=is_query)
 
     async def _embed_batches(
         self, texts: Sequence[str], usages: list[Usage], *, is_query: bool
     ) -> Vectors:
-        """Return the vectors of texts, and add the provider's counts to the usages."""
+        """Return the vectors of texts, and add the usage of each batch that was sent.
+
+        One without the provider's count, or that was cancelled, has used what was to be expected;
+        one that failed has used nothing.
+        """
         slots = asyncio.Semaphore(self._requests_at_once)
 
         async def embed(batch: Sequence[str]) -> Vectors:
@@ -165,9 +175,13 @@ class HTTPEmbedder(Embedder):
         with trace_block(
             start_embeddings_span(parent, provider=self._provider, model=model)
         ) as span:
-            found = await self._request(texts, is_query=is_query)
-            if found.tokens:
-                usages.append(self._build_usage(found.tokens))
+            try:
+                found = await self._request(texts, is_query=is_query)
+            except asyncio.CancelledError:
+                usages.append(self._estimate_usage(texts))
+                raise
+            counted = self._build_usage(found.tokens)
+            usages.append(counted if found.tokens else self._estimate_usage(texts))
             vectors = self._read_vectors(found, texts, is_query=is_query)
             if span.is_recording:
                 span.set_attributes(

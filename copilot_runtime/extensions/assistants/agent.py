@@ -31,7 +31,7 @@ from copilot_runtime.api.messages import (
     new_id,
 )
 from copilot_runtime.api.retrieval import FileReader, Retriever
-from copilot_runtime.api.run_input import CURRENT_RUN, Parameters, RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, Parameters, RunInput, RunSlot
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import AgentNotFound, CopilotError, LimitExceeded, Misuse
 from copilot_runtime.base.jsontext import join_pieces
@@ -197,14 +197,18 @@ class AssistantAgent(InstructedAgent):
         definitions = await self.folder.select(run.user)
         definition = _find(definitions, self.name)
         budget = build_budget(definition, run.budget)
-        if (slot := CURRENT_RUN.get(None)) is not None:
-            slot.traces_tools = True  # its calls have their own spans
-            slot.budget = budget
+        slot = CURRENT_RUN.get(None) or RunSlot(run)
+        slot.traces_tools = True  # its calls have their own spans
+        before, slot.budget = slot.budget, budget
         limiter = CallLimiter(budget, definition.max_parallel, self.action_timeout)
         run = replace(run, budget=budget)
-        async with aclosing(self._converse(run, self.name, _Scope(definitions, limiter))) as events:
-            async for event in events:
-                yield event
+        answer = self._converse(run, self.name, _Scope(definitions, limiter))
+        try:
+            async with aclosing(answer) as events:
+                async for event in events:
+                    yield event
+        finally:
+            slot.budget = before
 
     async def _converse(self, run: RunInput, name: str, scope: _Scope) -> Events:
         """Answer a conversation that started with `name`, until no assistant hands off."""

@@ -267,11 +267,12 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
     """Store the file of a request, and return it as the `onUpload` of CopilotKit does.
 
     Its text is read afterwards, in the background: the question waits for it. Raises `BadRequest`:
-    400 for a request that cannot be read, 422 for a file that is refused; and `Refusal`, 429, for
-    one that is to be sent again later.
+    400 for a request that cannot be read, 422 for a file that is refused; `Refusal`, 429, for one
+    that is to be sent again later; and the error of a limit that keeps it from being embedded.
     """
     if knowledge.settings.uploads == "off":
         raise NotFound("Files are not taken in here: the setting uploads is off.")
+    await knowledge.embedder.check_budget()  # else no search would find it
     data, name, thread_id = await _read_request(request)
     user = request.caller.user
     try:

@@ -18,7 +18,7 @@ from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, NetworkE
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.base.outages import log_failures
-from copilot_runtime.extensions.webhooks.sender import WebhookSender
+from copilot_runtime.extensions.webhooks.sender import Unreachable, WebhookSender
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
 from copilot_runtime.http.errors import get_origin
 from copilot_runtime.runtime.conversations import Conversations
@@ -39,8 +39,14 @@ DELAYS = (10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 _LOST_AFTER = 24 * 3600.0
 """Seconds after which a webhook is deleted whose run is nowhere."""
 
-_SLOTS, SHARE = 20, 5
-"""Webhooks that a process delivers concurrently; more of an owner begin while it has fewer."""
+_LIFETIME = sum(DELAYS)
+"""Seconds from the end of its run after which a webhook is given up, whatever it has waited for."""
+
+_SLOTS = 20
+"""Maximum number of webhooks that a process delivers concurrently."""
+
+SHARE = 5
+"""Maximum number of them that are of one owner, or without sign-in for one origin."""
 
 _GONE = 410
 
@@ -57,10 +63,12 @@ class Webhook:
     log: str
     agent: str
     created: float
+    ended: float = 0.0
+    """The time when the run was seen to have ended."""
     attempts: int = 0
 
     def encode(self) -> OutboxEntry:
-        return OutboxEntry(self.id, self.owner, dumps(asdict(self)))
+        return OutboxEntry(self.id, self.owner or get_origin(self.url), dumps(asdict(self)))
 
 
 class _Outage(NamedTuple):
@@ -131,7 +139,7 @@ class Webhooks:
         return run is not None
 
     def _note_end(self, webhook: Webhook) -> None:
-        self._ended.append(webhook)
+        self._ended.append(replace(webhook, ended=time.time()))
         self._wake.set()
 
     async def _run(self) -> None:
@@ -166,8 +174,11 @@ class Webhooks:
         """Deliver a claimed webhook if its run has ended. Errors are logged."""
         with log_failures(logger, "The webhook %s is delivered later", entry.id):
             webhook = Webhook(**loads(entry.data))
+            if webhook.ended and await self._postpone(webhook):
+                return
             run = await self._find_run(webhook)
             if run is not None and run.ended:
+                webhook = replace(webhook, ended=webhook.ended or time.time())
                 await self._post(webhook, dumps(build_message(webhook, run)))
             elif run is None and time.time() > webhook.created + _LOST_AFTER:
                 await self._outbox.delete(webhook.id)  # of a deleted thread, or a lost start
@@ -185,28 +196,44 @@ class Webhooks:
                 return run
         return None
 
-    async def _post(self, webhook: Webhook, body: bytes) -> None:
-        is_final, origin = len(DELAYS) <= webhook.attempts, get_origin(webhook.url)
-        outage = self._outages.get(origin)
-        if outage is not None and outage.until > time.time():
+    async def _postpone(self, webhook: Webhook) -> bool:
+        """Return whether the origin cannot be reached now; then the webhook waits, or is given up.
+
+        Waiting is no attempt: a receiver that is away for long is not asked for each webhook.
+        """
+        outage = self._outages.get(get_origin(webhook.url))
+        if outage is None or outage.until <= time.time():
+            return False
+        if _is_late(webhook):
+            await self._give_up(webhook, "it cannot be reached")
+        else:
             await self._outbox.update(webhook.encode(), outage.until)
-            return
+        return True
+
+    async def _give_up(self, webhook: Webhook, reason: str) -> None:
+        origin = get_origin(webhook.url)
+        logger.error("Gave up the webhook %s to %s: %s", webhook.id, origin, reason)
+        await self._outbox.delete(webhook.id)
+
+    async def _post(self, webhook: Webhook, body: bytes) -> None:
+        is_final = len(DELAYS) <= webhook.attempts or _is_late(webhook)
+        origin = get_origin(webhook.url)
         try:
             status = await self._sender.send(webhook.url, webhook.id, body)
             reason = f"it answered {status}"
+            self._outages.pop(origin, None)
             if 200 <= status < 300:
-                self._outages.pop(origin, None)
                 await self._outbox.delete(webhook.id)
                 return
             is_final |= status == _GONE
         except NetworkError as error:
             reason = error.message
-            self._note_outage(origin)
+            if isinstance(error, Unreachable):
+                self._note_outage(origin)
         except ConfigurationFailed as error:
             reason, is_final = f"{error.message} {error.hint}", True
         if is_final:
-            logger.error("Gave up the webhook %s to %s: %s", webhook.id, origin, reason)
-            await self._outbox.delete(webhook.id)
+            await self._give_up(webhook, reason)
             return
         delay = DELAYS[webhook.attempts]
         later = replace(webhook, attempts=webhook.attempts + 1)
@@ -226,6 +253,10 @@ class Webhooks:
         if before.until <= now:
             pause = pauses[min(before.attempts, len(pauses) - 1)]
             self._outages[origin] = _Outage(before.attempts + 1, now + pause)
+
+
+def _is_late(webhook: Webhook) -> bool:
+    return time.time() >= webhook.ended + _LIFETIME
 
 
 def build_message(webhook: Webhook, run: StoredRun) -> JsonObject:

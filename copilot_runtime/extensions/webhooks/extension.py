@@ -1,8 +1,12 @@
 """Background runs that post their answer to a URL of the client."""
 
+import logging
+
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.threads.outbox import Outbox
+
+logger = logging.getLogger("copilot_runtime.webhooks")
 
 
 class WebhooksExtension(Extension):
@@ -16,6 +20,11 @@ class WebhooksExtension(Extension):
         settings = narrow_settings(core.settings).webhooks
         self._webhooks = None
         if not settings.secret:
+            if settings.hosts:
+                logger.warning(
+                    "The setting webhooks.hosts allows nothing without webhooks.secret: there are "
+                    "no background runs, and background/{agent} answers 404."
+                )
             return Contribution()
         from copilot_runtime.extensions.webhooks.delivery import Webhooks  # imports aiohttp
         from copilot_runtime.extensions.webhooks.http.endpoint import BackgroundEndpoint

@@ -7,7 +7,15 @@ import time
 from base64 import b64encode
 from collections.abc import Sequence
 
-from aiohttp import ClientError, ClientSession, DummyCookieJar, TCPConnector
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    ConnectionTimeoutError,
+    DummyCookieJar,
+    TCPConnector,
+)
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -19,6 +27,10 @@ _TIMEOUT = 10.0
 """Seconds for an attempt, in which a receiver only has to store the message."""
 
 _URL_LENGTH = 2000
+
+
+class Unreachable(NetworkError):
+    """No connection came about, so that no other path of the origin can be reached either."""
 
 
 class WebhookSender:
@@ -37,7 +49,8 @@ class WebhookSender:
             url = URL(text)
         except ValueError:
             url = URL()
-        if url.scheme not in ("http", "https") or not url.host or len(text) > _URL_LENGTH:
+        is_text = text.isprintable() and len(text) <= _URL_LENGTH  # a URL drops line breaks
+        if url.scheme not in ("http", "https") or not url.host or not is_text:
             raise Misuse("webhook is a URL such as https://example.com/answers.")
         if url.user or url.password:
             raise Misuse("The URL of a webhook has no user and password: its body is signed.")
@@ -56,24 +69,28 @@ class WebhookSender:
         """Post a message and return the status; redirects are not followed.
 
         The host is resolved once, and only its public addresses are connected to, unless the
-        settings name it. Raises `NetworkError`, and `ConfigurationFailed` for a private address.
+        settings name it. Raises `Unreachable`, `NetworkError` if the connection is of no use, and
+        `ConfigurationFailed` for a private address.
         """
-        url, resolver = URL(text), None
+        url = URL(text)
+        resolver = None if self._is_named(url) else await _resolve(url)
         try:
-            async with asyncio.timeout(
-                _TIMEOUT
-            ):  # a name may take longer than the lease to resolve
-                if not self._is_named(url):
-                    found = await resolve_public_addresses(url.raw_host or "", url.port or 443)
-                    resolver = _FixedResolver(found)
-                connector = TCPConnector(resolver=resolver)
-                async with ClientSession(
-                    connector=connector, cookie_jar=DummyCookieJar()
-                ) as session:
-                    headers = self._sign(id, body)
-                    sent = session.post(url, data=body, headers=headers, allow_redirects=False)
-                    async with sent as response:
-                        return response.status
+            async with (
+                asyncio.timeout(_TIMEOUT),
+                ClientSession(
+                    connector=TCPConnector(resolver=resolver),
+                    cookie_jar=DummyCookieJar(),
+                    timeout=ClientTimeout(connect=_TIMEOUT / 2),
+                ) as session,
+                session.post(
+                    url, data=body, headers=self._sign(id, body), allow_redirects=False
+                ) as response,
+            ):
+                return response.status
+        except ConnectionTimeoutError as error:
+            raise Unreachable(f"no connection in {_TIMEOUT / 2:g} seconds") from error
+        except ClientConnectorError as error:
+            raise Unreachable(str(error)) from error
         except TimeoutError as error:
             raise NetworkError(f"no response in {_TIMEOUT:g} seconds") from error
         except (ClientError, OSError) as error:
@@ -103,6 +120,18 @@ def sign(key: bytes, id: str, timestamp: int, body: bytes) -> str:
     """Return the signature of a message: HMAC-SHA256 in base64 after `v1,`."""
     digest = hmac.digest(key, f"{id}.{timestamp}.".encode() + body, "sha256")
     return f"v1,{b64encode(digest).decode()}"
+
+
+async def _resolve(url: URL) -> "_FixedResolver":
+    """Return the public addresses of a host. Raises `Unreachable` and `ConfigurationFailed`."""
+    try:
+        async with asyncio.timeout(_TIMEOUT):  # a name may take longer than the lease to resolve
+            found = await resolve_public_addresses(url.raw_host or "", url.port or 443)
+    except TimeoutError as error:
+        raise Unreachable(f"no address in {_TIMEOUT:g} seconds") from error
+    except NetworkError as error:
+        raise Unreachable(error.message) from error
+    return _FixedResolver(found)
 
 
 class _FixedResolver(AbstractResolver):

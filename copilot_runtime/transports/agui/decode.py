@@ -68,10 +68,7 @@ def run_input(
     state = fields.get("state")
     parent = fields.get("parentRunId")
     is_run = name == "run"
-    resume = _resume(fields, forwarded_props, max_items)
     question = (agent, messages, fields.get("resume"), forwarded_props)
-    if resume:  # the state tells apart two answers without an id to equal questions
-        question = (*question, state)
     return new_run_input(
         thread_id=_id(fields, "threadId", check_thread_id),
         run_id=_id(fields, "runId"),
@@ -83,7 +80,7 @@ def run_input(
         properties=caller.merge_properties(forwarded_props),
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
-        resume=resume,
+        resume=_resume(fields, forwarded_props, max_items),
         extensions={"parentRunId": parent} if isinstance(parent, str) else {},
         operation=f"agent/{name}",
         request_type="Suggestion" if name == "suggest" else "Chat",

@@ -29,7 +29,6 @@ from copilot_runtime.api.run_input import (
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import as_object, parse_text
-from copilot_runtime.threads.log_ids import build_log_id
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.inputs import (
@@ -64,22 +63,17 @@ def run_input(
     _check_counts(data, settings.max_items)
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
-    messages = drop_empty_results(
-        [
-            message
-            for item in data.messages
-            if (message := _decode_message(item, max_values)) is not None
-        ]
-    )
-    agents = _decode_agents(data, max_values)
-    resume = [_decode_answer(item.value, item.response) for item in data.meta_events or ()]
-    agent = session.agent_name if session else None
     return new_run_input(
         thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
-        # its digest shows whether an answer is given twice
-        run_id=build_log_id(agent, messages, agents, resume) if resume else new_id(),
-        messages=messages,
-        agent=agent,
+        run_id=new_id(),
+        messages=drop_empty_results(
+            [
+                message
+                for item in data.messages
+                if (message := _decode_message(item, max_values)) is not None
+            ]
+        ),
+        agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,
         actions=_decode_actions(data.frontend.actions, max_values),
         context=[ContextItem(item.description, item.value) for item in data.context or ()],
@@ -88,8 +82,8 @@ def run_input(
         ),
         properties=caller.merge_properties(properties),
         headers=caller.headers,
-        agents=agents,
-        resume=resume,
+        agents=_decode_agents(data, max_values),
+        resume=[_decode_answer(item.value, item.response) for item in data.meta_events or ()],
         rules=_decode_rules(data.cloud or None),
         extensions=_decode_extensions(data),
         url=data.frontend.url or None,

@@ -1,8 +1,9 @@
 """Embeddings over HTTP: what is sent to each provider, and what its answer becomes."""
 
+import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from copilot_runtime.adapters.embeddings import create_embedder
 from copilot_runtime.adapters.embeddings.bedrock import BedrockEmbedder
 from copilot_runtime.adapters.embeddings.google import GoogleEmbedder
+from copilot_runtime.adapters.embeddings.http_embedder import Embeddings, HTTPEmbedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder, github
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
 from copilot_runtime.api import Embedder
@@ -131,6 +133,36 @@ async def test_texts_count_as_long_as_they_are_where_the_provider_counts_none(pr
         await embedder.embed(["x" * 300])
 
     assert tokens.amount == 100
+
+
+class Uneven(HTTPEmbedder):
+    """Embeds a text at a time, and counts none; it fails at an `f`, and waits at a `w`."""
+
+    def __init__(self) -> None:
+        super().__init__("m", provider="p", service="P", batch_size=1, requests_at_once=1)
+        self.waits = asyncio.Event()
+
+    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:
+        if texts[0][0] == "f":
+            raise RuntimeError("It is broken.")
+        if texts[0][0] == "w":
+            self.waits.set()
+            await asyncio.Event().wait()
+        return Embeddings([[1.0, 0.0]])
+
+
+@in_one_test(("texts", "used"), [("af", 100), ("awa", 200), ("wa", 100)])
+async def test_batches_that_were_sent_and_have_not_failed_count(texts: str, used: int):
+    tokens, embedder = Limit("tokens", 900, lambda _: LimitExceeded("Enough.")), Uneven()
+    CURRENT_RUN.set(RunSlot(None, Budget([tokens])))
+    task = asyncio.create_task(embedder.embed([letter * 300 for letter in texts]))
+    waiting = asyncio.create_task(embedder.waits.wait())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    task.cancel()
+    waiting.cancel()
+    await asyncio.wait([task])
+
+    assert tokens.amount == used
 
 
 async def test_no_texts_are_no_request(provider: Provider):

@@ -2,8 +2,9 @@
 
 import asyncio
 import sys
+import time
 from base64 import b64decode
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.webhooks import delivery
 from copilot_runtime.extensions.webhooks.sender import sign
 from copilot_runtime.extensions.webhooks.settings import WebhookSettings
-from copilot_runtime.threads.outbox import Outbox
+from copilot_runtime.threads.outbox import Outbox, OutboxEntry
 from tests.adapters.provider import HANG, RESET, Provider, Request, serving
 from tests.in_one_test import in_one_test
 from tests.processes import running
@@ -237,6 +238,8 @@ async def test_a_run_that_is_refused_posts_nothing(receiver: Provider) -> None:
         ("https://[::1]/", ("[::1]:8443",)),
         ("http://127.0.0.1@evil.com/", ("127.0.0.1",)),
         (f"https://example.com/{'x' * 2000}", ()),
+        ("https://exa\nmple.com/", ()),
+        ("https://example.com/a\r\nb", ()),
         (7, ()),
     ],
 )
@@ -310,27 +313,55 @@ async def test_another_server_posts_the_end_of_a_run_whose_server_was_killed(
     assert (message["type"], message["data"]["error"]["code"]) == ("run.failed", "RUN_INTERRUPTED")
 
 
-async def test_nothing_waits_for_a_receiver_that_cannot_be_reached(
-    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+async def closed(anyio_backend: str) -> str:
+    """An origin that nothing listens at."""
+    async with serving() as provider:
+        return provider.url
+
+
+async def test_nothing_waits_for_a_receiver_that_cannot_be_reached_and_it_is_given_up(
+    receiver: Provider, closed: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
-    receiver.answer([RESET])
-    async with serving() as other, browsing(settings=settings()) as browser:
-        other.answer(OK)
-        await ask(browser, receiver.url)
-        await receiver.until_asked(1)
-        await ask(browser, receiver.url, thread="u", run="r2")
-        await ask(browser, other.url, thread="v", run="r3")
-        await other.until_asked(1)
+    changes: asyncio.Queue[str] = asyncio.Queue()
+    delete, update = Outbox.delete, Outbox.update
 
-    assert [request.body["data"]["runId"] for request in receiver.requests] == ["r1"]
+    async def note_end(outbox: Outbox, id: str) -> None:
+        await delete(outbox, id)
+        changes.put_nowait("deleted")
+
+    async def note_delay(outbox: Outbox, entry: OutboxEntry, due: float) -> None:
+        await update(outbox, entry, due)
+        if due > time.time() + delivery.LEASE:
+            changes.put_nowait("later")
+
+    monkeypatch.setattr(Outbox, "delete", note_end)
+    monkeypatch.setattr(Outbox, "update", note_delay)
+    async with browsing(settings=settings()) as browser:
+        await ask(browser, closed)
+        first = await changes.get()
+        await ask(browser, closed, thread="u", run="r2")
+        second = await changes.get()
+        await ask(browser, receiver.url, thread="v", run="r3")
+        third = await changes.get()
+        monkeypatch.setattr(delivery, "_LIFETIME", 0.0)
+        await ask(browser, closed, thread="w", run="r4")
+        fourth = await changes.get()
+
+    assert (first, second, third, fourth) == ("later", "later", "deleted", "deleted")
+    outcomes = [line.split()[0] for line in caplog.messages if closed in line]
+    assert outcomes == ["The", "Gave"]  # one attempt, and one that was not worth it
+    assert caplog.messages[-1].endswith(f"to {closed}: it cannot be reached")
 
 
+@in_one_test("failure", [refuse("500 Internal Server Error"), [RESET]])
 async def test_a_path_that_fails_does_not_delay_another_of_its_host(
-    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+    receiver: Provider, monkeypatch: pytest.MonkeyPatch, failure: Any
 ) -> None:
+    receiver.forget()
     monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
-    receiver.answer(refuse("500 Internal Server Error"), OK)
+    receiver.answer(failure, OK)
     async with browsing(settings=settings()) as browser:
         await ask(browser, f"{receiver.url}/broken")
         await receiver.until_asked(1)
@@ -343,21 +374,23 @@ async def test_a_path_that_fails_does_not_delay_another_of_its_host(
     ]
 
 
-async def test_a_receiver_that_hangs_holds_up_its_owner_alone(
-    receiver: Provider, monkeypatch: pytest.MonkeyPatch
+@in_one_test("names", [("ann", "bob"), (None, None)])
+async def test_a_receiver_that_hangs_holds_up_its_owner_alone_or_itself(
+    receiver: Provider, monkeypatch: pytest.MonkeyPatch, names: Sequence[str | None]
 ) -> None:
-    def read_login(connection: HTTPConnection) -> str:
-        return connection.headers["authorization"]
+    def read_login(connection: HTTPConnection) -> str | None:
+        return connection.headers.get("authorization")
 
+    receiver.forget()
     monkeypatch.setattr(delivery, "DELAYS", (3600.0,))
     receiver.answer([HANG])
     async with serving() as other, browsing(settings=settings(), authenticate=read_login) as page:
         other.answer(OK)
-        ann = page.signed_in("ann")
+        ann, bob = (page if name is None else page.signed_in(name) for name in names)
         for number in range(25):
             await ask(ann, receiver.url, thread=f"t{number}", run=f"r{number}")
         await receiver.until_asked(delivery.SHARE)
-        await ask(page.signed_in("bob"), other.url)
+        await ask(bob, other.url)
         await other.until_asked(1)
 
     assert len(receiver.requests) < 2 * delivery.SHARE
@@ -393,6 +426,11 @@ def test_a_secret_of_another_form_names_the_command(secret: str) -> None:
         WebhookSettings(secret=secret)
 
 
-async def test_without_a_secret_there_are_no_background_runs(receiver: Provider) -> None:
-    async with browsing() as browser:
+async def test_without_a_secret_there_are_no_background_runs(
+    receiver: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    section = WebhookSettings(hosts=("127.0.0.1",))
+    async with browsing(settings=Settings(threads="memory", webhooks=section)) as browser:
         await ask(browser, receiver.url, status=404)
+
+    assert "webhooks.hosts allows nothing without webhooks.secret" in caplog.text

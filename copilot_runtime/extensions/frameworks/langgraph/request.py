@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.agents.forwarding import describe_actions, forward_headers
+from copilot_runtime.agui.outcome import encode_langgraph_value
 from copilot_runtime.api.events import Interrupt
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_list,
@@ -25,7 +27,6 @@ from copilot_runtime.extensions.frameworks.langgraph.messages import (
     encode_v1_history,
 )
 from copilot_runtime.extensions.generative_ui.a2ui.catalog import split_catalog
-from copilot_runtime.runtime.interrupts import match_questions
 
 _INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__interrupt__"})
 """Keys of a state that are hidden from clients."""
@@ -197,10 +198,12 @@ def build_resume(resumes: Sequence[Resume], pending: Sequence[Interrupt]) -> Any
             "The agent does not wait for this answer.",
             hint="It has been given before, or the thread has gone on without it.",
         )
-    values = {
-        interrupt.interrupt_id: _resume_value(resume, interrupt)
-        for resume, interrupt in zip(resumes, match_questions(resumes, pending), strict=True)
-    }
+    left = [*pending]
+    values: dict[str, Any] = {}
+    for resume in resumes:
+        interrupt = _find_interrupt(resume, left)
+        left.remove(interrupt)
+        values[interrupt.interrupt_id] = _resume_value(resume, interrupt)
     return values if all(map(_ID.fullmatch, values)) else next(iter(values.values()))
 
 
@@ -226,6 +229,27 @@ def _parse_interrupt(item: Mapping[str, Any]) -> Interrupt:
         response_schema=schema if isinstance(schema, dict) else None,
         expires_at=as_optional_text(fields.get("expiresAt", fields.get("expires_at"))),
         metadata={"langgraph": {"raw": raw}},
+    )
+
+
+def _find_interrupt(resume: Resume, pending: Sequence[Interrupt]) -> Interrupt:
+    """Return the interrupt that is resumed: by its id, by its value, or the next one."""
+    if resume.interrupt_id is not None:
+        for interrupt in pending:
+            if interrupt.interrupt_id == resume.interrupt_id:
+                return interrupt
+    elif pending:
+        for interrupt in pending:
+            if resume.value in (
+                interrupt.value,
+                dumps(interrupt.value).decode(),
+                encode_langgraph_value(interrupt),
+            ):
+                return interrupt
+        return pending[0]
+    raise Misuse(
+        "The agent does not wait for this answer.",
+        hint=f"There is no open interrupt {resume.interrupt_id!r}. Was it answered twice?",
     )
 
 

@@ -110,6 +110,7 @@ class KnowledgeMemories(UserMemories):
                 hint="Remember what matters of it, or take it in as a document.",
             )
         parent = str(user_identifier(actor.name)) if memory.scope == "user" else ""
+        await self._knowledge.embedder.check_budget()  # else no search would find it
         await self._check_count(parent, old)
         resource = Resource(
             Identifier(MEMORY, new_id(), parent),

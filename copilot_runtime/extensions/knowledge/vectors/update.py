@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import inf
 from time import monotonic
 from typing import Protocol
 
 import numpy as np
 
 from copilot_runtime.api.adapter import Embedder
-from copilot_runtime.api.run_input import check_budget
+from copilot_runtime.api.run_input import check_budget, find_budget
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -132,7 +133,9 @@ class Updater:
         )
 
     async def _embed_all(self, pending: Mapping[str, int]) -> None:
-        batches = make_batches(pending)
+        # the batch that crosses a limit is no larger than what was left of it
+        left = budget.count_left("tokens") if (budget := find_budget()) else inf
+        batches = make_batches(pending, min(_BATCH_TOKENS, left))
 
         async def work() -> None:
             for batch in batches:
@@ -239,12 +242,12 @@ def _compare(
     return pending, [uri for uri, version in versions.items() if version and uri not in indexable]
 
 
-def make_batches(tokens: Mapping[str, int]) -> Iterator[list[str]]:
+def make_batches(tokens: Mapping[str, int], most: float = _BATCH_TOKENS) -> Iterator[list[str]]:
     """Yield the keys in batches of limited count and total tokens."""
     batch: list[str] = []
     size = 0
     for uri, count in tokens.items():
-        if batch and (len(batch) >= _BATCH_RESOURCES or size + count > _BATCH_TOKENS):
+        if batch and (len(batch) >= _BATCH_RESOURCES or size + count > most):
             yield batch
             batch, size = [], 0
         batch.append(uri)

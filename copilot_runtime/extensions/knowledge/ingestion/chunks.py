@@ -149,14 +149,13 @@ def list_paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[
 
 def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
     """Yield the passages that are neither in one of the texts nor made of whole short ones."""
-    values = {tuple(_WORD.findall(text.lower())) for text in texts}
+    values: set[tuple[str, ...]] = {tuple(_WORD.findall(text.lower())) for text in texts}
     whole = "".join(f"\n {' '.join(value)} " for value in values)
     lengths: dict[str, set[int]] = {}
     """The lengths of short values, by their first word."""
-    for value in filter(None, values):
-        if len(value) > 8:
-            continue
-        lengths.setdefault(value[0], set()).add(len(value))
+    for value in values:
+        if value and len(value) < 9:
+            lengths.setdefault(value[0], set()).add(len(value))
     for passage in drop_headings(passages):
         words = (*_WORD.findall(passage.text.lower()),)
         if len(words) > 2 and f" {' '.join(words)} " in whole:

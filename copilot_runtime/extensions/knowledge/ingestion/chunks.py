@@ -154,8 +154,8 @@ def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterat
     lengths: dict[str, set[int]] = {}
     """The lengths of short values, by their first word."""
     for value in values:
-        if value and len(value) < 9:
-            lengths.setdefault(value[0], set()).add(len(value))
+        for first in value[:1] if len(value) < 9 else ():
+            lengths.setdefault(first, set()).add(len(value))
     for passage in drop_headings(passages):
         words = (*_WORD.findall(passage.text.lower()),)
         if len(words) > 2 and f" {' '.join(words)} " in whole:

@@ -745,9 +745,7 @@ async def test_each_resource_knows_which_file_gave_what(shelf: Shelf) -> None:
 
 
 async def test_pages_have_addresses_below_the_base(shelf: Shelf) -> None:
-    page = (
-        '<p itemscope itemtype="https://schema.org/Thing" itemid="#me"><a itemprop=p href=q></a>'
-    )
+    page = '<p itemscope itemtype="https://schema.org/Thing" itemid="#me"><a itemprop=p href=q></a>'
     shelf.write("a/one page.html", page)
     shelf.write("two.html", page)
     await Ingestion(shelf.resources, base="https://intranet.example/kb").run(["docs"])

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
+from unicodedata import normalize
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.jsonvalue import (
@@ -173,9 +174,10 @@ def identify_file(path: str) -> Identifier:
     """Return the identifier of a file, below the folders of its path, as `Source.name` has it.
 
     `handbook/hr/pay.md` is `common.Folder.handbook/common.Folder.hr/common.Document.pay%2Emd`. A
-    part of the path that cannot be part of a storage key is replaced by its hash.
+    part of the path that cannot be part of a storage key is replaced by its hash. Letters are in
+    NFC, as people type them in rules; archives of macOS have them in NFD.
     """
-    *folders, name = map(_shorten_part, PurePath(path).parts or (".",))
+    *folders, name = map(_shorten_part, PurePath(normalize("NFC", path)).parts or (".",))
     parent = "/".join(f"{FOLDER}.{escape_name(folder)}" for folder in folders)
     return Identifier(DOCUMENT, name, parent)
 

@@ -68,6 +68,7 @@ from copilot_runtime.extensions.knowledge.retrieval import (
     recall_messages,
 )
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+from copilot_runtime.extensions.knowledge.things import FiledAccess
 from copilot_runtime.extensions.knowledge.tools import build_functions, build_tools, read_texts
 from copilot_runtime.extensions.knowledge.updater import (
     KnowledgeStatus,
@@ -172,7 +173,8 @@ class Knowledge:
         """Callback after this process changed the indexes; set by the runtime that serves."""
         self._storage = storage or self.settings.address or "local:.copilot/knowledge"
         self._embedder = embedder or self.settings.embedder
-        self._policy = policy or self.settings.policy or None
+        policy = policy or self.settings.policy or None
+        self._policy = None if policy is OWNERS_ONLY else policy
         self._scan = scan
         self._updater = Updater(self)
         self._mirrors: list[ResourceMirror] = []
@@ -293,6 +295,8 @@ class Knowledge:
             return FULL_ACCESS
         _check_actor(actor)
         access = self.policy.access(actor, action)
+        if self._policy is not None:
+            access = FiledAccess(access)
         if actor.conversation and self.settings.uploads == "thread":
             return narrow_access(access, actor.conversation)
         return access

@@ -1,9 +1,44 @@
-"""Search each thing once, although each file that describes it has a resource of its own of it."""
+"""Things of annotated HTML, of which each file has a resource of its own where there is a policy.
 
+Searches show each once. Those from before the policy, which merge files, are shown to nobody.
+"""
+
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from copilot_runtime.extensions.knowledge.access import Access
-from copilot_runtime.extensions.knowledge.identifiers import find_thing
+from copilot_runtime.extensions.knowledge.identifiers import THING, find_thing
+
+_MERGED = re.compile(rf"{re.escape(THING)}\.[0-9a-f]{{32}}")
+
+
+def is_merged(uri: str) -> bool:
+    """Return whether a resource is what files say about a thing, taken in without a policy."""
+    return _MERGED.fullmatch(uri) is not None
+
+
+class FiledAccess(Access):
+    """Denies the things that are below no file, until they are taken in with the policy."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    @property
+    def key(self) -> Hashable:
+        return FiledAccess, self._access.key
+
+    @property
+    def immediate(self) -> Access | None:
+        immediate = self._access.immediate
+        return immediate and FiledAccess(immediate)
+
+    def allows(self, uri: str) -> bool:
+        return self._access.allows(uri) and not is_merged(uri)
+
+    def judge(self, uris: Iterable[str]) -> list[bool]:
+        uris = [*uris]
+        judged = zip(uris, self._access.judge(uris), strict=True)
+        return [may and not is_merged(uri) for uri, may in judged]
 
 
 class FullestAccess(Access):

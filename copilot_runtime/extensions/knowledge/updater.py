@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.knowledge.index import UpdateReport
+from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY
 from copilot_runtime.extensions.knowledge.spans import start_ingest_span, start_ingest_step_span
+from copilot_runtime.extensions.knowledge.things import is_merged
 from copilot_runtime.storage.lock import StorageLock
 from copilot_runtime.telemetry import Span, semconv, trace_block
 
@@ -189,6 +191,10 @@ class Updater:
         seconds = monotonic() - started
         for problem in await call(self._knowledge.policy.find_warnings):
             logger.warning("%s", problem.describe("The policy"))
+        if self._knowledge.policy is not OWNERS_ONLY and (hidden := await self._count_merged()):
+            logger.warning(
+                "Things from before the policy are hidden: %d. Ingest their files again.", hidden
+            )
         if self._gap:
             logger.warning(
                 "Knowledge is incomplete: a search by meaning misses resources. %s", self._gap
@@ -200,6 +206,9 @@ class Updater:
                 seconds,
                 self._knowledge.embedder.model,
             )
+
+    async def _count_merged(self) -> int:
+        return sum(map(is_merged, await self._knowledge.resources.versions()))
 
     @property
     def _is_watched(self) -> bool:

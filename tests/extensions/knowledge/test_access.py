@@ -484,17 +484,17 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
 @in_one_test(
     ("kind", "rules"),
     [
-        ("yml", "default: allow\nrules: [{deny: all, files: PAGES/hr}]"),
+        ("yml", "default: allow\nrules: [{deny: all, files: PAGES/caf\u00e9}]"),
         ("yml", "default: allow\nrules: [{deny: all, files: 'PAGES/*/pay*'}]"),
         (
             "cedar",
             "permit (principal, action, resource);"
-            'forbid (principal, action, resource) when { resource.path like "PAGES/hr/*" };',
+            'forbid (principal, action, resource) when { resource.path like "PAGES/caf\u00e9/*" };',
         ),
         (
             "rego",
             "package copilot\nimport rego.v1\nallow := true\n"
-            'deny if startswith(input.resource.path, "PAGES/hr/")',
+            'deny if startswith(input.resource.path, "PAGES/caf\u00e9/")',
         ),
     ],
 )
@@ -502,8 +502,8 @@ async def test_renaming_a_file_beside_hidden_ones_opens_none(
     tmp_path: Path, kind: str, rules: str
 ) -> None:
     pages, policy = tmp_path / "pages", tmp_path / f"policy.{kind}"
-    (pages / "hr").mkdir(parents=True)
-    for name in ("hr/pay 2026.md", "hr/pay-2027.md", "hr.md"):
+    (pages / "cafe\u0301").mkdir(parents=True)
+    for name in ("cafe\u0301/pay 2026.md", "cafe\u0301/pay-2027.md", "hr.md"):
         (pages / name).write_text(f"# {name}\n\nAnn earns 100 pounds.\n")
     policy.write_text(rules.replace("PAGES", str(pages)))
     knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy, sources=[pages])

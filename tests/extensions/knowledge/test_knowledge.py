@@ -361,10 +361,11 @@ async def test_what_a_thing_refers_to_is_read_by_its_name(pages: Path) -> None:
 
 
 async def test_a_name_that_somebody_may_not_read_is_not_told(pages: Path) -> None:
-    knowledge = await stocked(pages)
+    policy = pages.parent / "policy.yml"
+    policy.write_text("default: allow", "utf-8")
+    knowledge = await stocked(pages, policy=policy)
     (library,) = await knowledge.find((LIBRARY, "schema:employee", "?"))
     (ada,) = await knowledge.find((ADA, "rdf:type", "?"))
-    policy = pages.parent / "policy.yml"
     policy.write_text(
         f"default: allow\nrules:\n- {{deny: read, users: eve, resources: {ada.id}}}\n", "utf-8"
     )

@@ -13,12 +13,14 @@ import pytest
 from fastapi import Depends, FastAPI, Header, HTTPException
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import ResultMessage
+from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import user_identifier
@@ -189,6 +191,36 @@ def test_what_was_taken_in_is_there_after_a_restart(pages: Path, tmp_path: Path)
         after = read(client, "/resources")
 
     assert (before["total"], after["total"]) == (4, 3)
+
+
+def test_a_policy_hides_what_was_taken_in_before_it(
+    pages: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy, settings = tmp_path / "policy.yml", tmp_path / "copilot.yml"
+    section = {"storage": f"local:{tmp_path / 'store'}", "embedder": "hashing"}
+    query = '{ graph(predicate: "schema:employee") { triples { object } } }'
+
+    def ingest() -> str:
+        settings.write_text(json.dumps({"knowledge": section}))
+        command = ["knowledge", "ingest", str(pages), "--config", str(settings)]
+        return CliRunner().invoke(cli, command).stdout
+
+    def look(user: str) -> tuple[int, int]:
+        made = runtime(None, settings={"knowledge": section}, authenticate=sign_in)
+        with serve(made) as client:
+            graph = ask(client, query, user)
+            found = read(client, "/search", params={"q": "librarian"}, headers={"x-user": user})
+        return len(found["results"]), len(graph["data"]["graph"]["triples"])
+
+    ingest()
+    assert look("ann")[1] == 1
+    section["policy"] = str(policy)
+    rule = f"{{deny: all, files: {pages}/library.html, except: {{users: helen}}}}"
+    policy.write_text(f"default: allow\nrules: [{rule}]")
+    assert look("ann") == (0, 0)
+    assert "Things from before the policy are hidden: 2." in caplog.text
+    assert "changed" in ingest()
+    assert (look("ann"), look("helen")[1]) == ((0, 0), 1)
 
 
 @anyio

@@ -64,8 +64,6 @@ def ingest(
 
     async def work(knowledge: "lazy.Knowledge") -> None:
         nonlocal failed
-        from copilot_runtime.extensions.knowledge.ingestion import Ingestion
-
         sources = paths or knowledge.sources
         if not sources:
             raise ConfigurationFailed(
@@ -79,8 +77,8 @@ def ingest(
         def progress(step: str, done: int, total: int) -> None:
             bar.show(_STEPS.get(step, step), done, total)
 
-        ingestion = Ingestion(knowledge.resources, knowledge.storage, base=base or knowledge.base)
-        report = await ingestion.run(
+        knowledge.base = base or knowledge.base
+        report = await knowledge.ingestion.run(
             sources,
             lambda step: progress(step.stage, step.done, step.total),
             wait=wait,

@@ -7,12 +7,6 @@ from itertools import takewhile
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Headings, list_paragraphs
 
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
-_HIDDEN = re.compile(
-    r"<(span|div|p|font|b|i)\b[^<>]*(?:\shidden\b|display:\s*none|visibility:\s*hidden)[^<>]*>"
-    r"[^<]*</\1>",
-    re.IGNORECASE,
-)
-"""Elements of HTML that no reader sees."""
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _MARKS = {"---": re.compile(r"-{3,}|\.{3}"), "+++": re.compile(r"\+{3,}")}
 """The lines that begin and end front matter in YAML and TOML."""
@@ -54,7 +48,7 @@ def read_passages(lines: Sequence[str]) -> tuple[str, list[Chunk]]:
 def _drop_comments(lines: Sequence[str], start: int) -> Iterator[tuple[int, str, bool]]:
     """Yield the lines from some position on with their numbers, and whether they are code.
 
-    Comments and hidden elements of HTML are left out, but in code.
+    Comments are left out, but in code.
     """
     last = max((at for at, line in enumerate(lines) if "-->" in line), default=-1)
     is_comment, fence = False, ""
@@ -66,8 +60,6 @@ def _drop_comments(lines: Sequence[str], start: int) -> Iterator[tuple[int, str,
             fence = "" if is_end else fence or mark[1]
         elif not is_code and at <= last:
             text, is_comment = _cut_comments(line, is_comment, has_end=at < last)
-        if not is_code and "</" in text and "`" not in text:
-            text = _HIDDEN.sub("", text)
         yield at + 1, text, is_code
 
 

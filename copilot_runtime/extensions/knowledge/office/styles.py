@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from copilot_runtime.extensions.knowledge.office.package import (
@@ -89,17 +88,16 @@ def _may_be_shaded(element: "Element") -> bool:
         case "tbl":  # and so may its style
             properties = find_child(element, "tblPr")
             return _is_shaded(properties) or find_child(properties, "tblStyle") is not None
-        case "document" | "hdr" | "ftr":
-            return _has_background(element)
         case "p" | "tc" as name:
             return _is_shaded(find_child(element, f"{name}Pr"))
         case _:
             return False
 
 
-@cache
-def _has_background(root: "Element") -> bool:
-    """Return whether a page may have a colour, or a picture or shape behind its texts."""
+def has_background(root: "Element | None") -> bool:
+    """Return whether a part gives a page a colour, or a picture or shape behind its texts."""
+    if root is None:
+        return False
     shapes = root.iter("{*}anchor", "{*}shape", "{*}rect")
     is_behind = any(
         it.get("behindDoc") in ("1", "true") or "z-index:-" in it.get("style", "") for it in shapes

@@ -18,7 +18,12 @@ from copilot_runtime.extensions.knowledge.office.package import (
     get_number,
     is_on,
 )
-from copilot_runtime.extensions.knowledge.office.styles import Style, is_white, read_styles
+from copilot_runtime.extensions.knowledge.office.styles import (
+    Style,
+    has_background,
+    is_white,
+    read_styles,
+)
 from copilot_runtime.extensions.knowledge.office.symbols import UNKNOWN, read_symbol, write_formula
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
@@ -35,6 +40,7 @@ _UNSEEN = frozenset(
 _SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _ASIDES = ("footnoteReference", "endnoteReference", "commentReference", "txbxContent")
 _NOT_READ = ("chart", "relIds", "OLEObject", "altChunk")
+_MARGINS = ("header", "footer")
 _NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _LEAST_SIZE = 5
 """The smallest readable font size, in half points."""
@@ -51,7 +57,7 @@ def extract_passages(data: bytes) -> JsonObject:
     found = OfficeText(package.read_title())
     root = package.parse(package.main)
     if root is not None:
-        reader = _WordReader(package, found)
+        reader = _WordReader(package, found, root)
         reader.read_margins()
         reader.read(root)
         reader.warn_of_changes(root)
@@ -75,12 +81,15 @@ class _List:
 
 
 class _WordReader:
-    def __init__(self, package: Package, found: OfficeText) -> None:
+    def __init__(self, package: Package, found: OfficeText, document: "Element") -> None:
         self._found = found
         self._package = package
         self._hidden = 0
         """Number of hidden texts."""
-        parts = {it.kind: it.target for it in package.read_relations(package.main).values()}
+        relations = package.read_relations(package.main).values()
+        margins = [package.parse(it.target) for it in relations if it.kind in _MARGINS]
+        self._has_background = any(map(has_background, (document, *margins)))
+        parts = {it.kind: it.target for it in relations}
         self._styles = read_styles(package.parse(parts.get("styles", "")))
         self._lists, self._starts = _read_lists(package.parse(parts.get("numbering", "")))
         self._notes: dict[tuple[str, str], str] = {}
@@ -117,7 +126,7 @@ class _WordReader:
         texts: dict[str, None] = {}
         for relation in self._package.read_relations(self._package.main).values():
             root = None
-            if relation.kind in ("header", "footer"):
+            if relation.kind in _MARGINS:
                 root = self._package.parse(relation.target)
             lines = (self._text(it).strip() for it in (() if root is None else root.iter("{*}p")))
             text = " ".join(dict.fromkeys(filter(None, lines)))
@@ -214,7 +223,9 @@ class _WordReader:
             return True
         name = get_attribute(find_child(properties, "rStyle"), "val") or ""
         is_hidden = paragraph.is_hidden or self._styles.get(name, Style()).is_hidden
-        return is_hidden or is_white(element, paragraph, self._styles)
+        if is_hidden or self._has_background:
+            return is_hidden
+        return is_white(element, paragraph, self._styles)
 
     def _number(self, paragraph: "Element", style: Style) -> str:
         """Return the number or the bullet of an item of a list, or an empty string."""

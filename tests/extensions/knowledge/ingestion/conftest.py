@@ -15,7 +15,7 @@ ARTICLE = """<html lang="en"><body><article itemscope itemtype="https://schema.o
     <div itemprop="about" itemscope itemtype="https://schema.org/Drug" itemid="https://e/drug">
     <i itemprop="name">Drugex</i></div></article></body></html>"""
 DRUG = """<div itemscope itemtype="https://schema.org/Drug" itemid="https://e/drug">
-    <i itemprop="name" lang="en">Drugex</i><i itemprop="description">All of it</i></div>"""
+    <i itemprop="name" lang="en">Drugex</i> <i itemprop="description">All of it</i></div>"""
 
 
 @dataclass

@@ -745,9 +745,7 @@ async def test_each_resource_knows_which_file_gave_what(shelf: Shelf) -> None:
 
 
 async def test_pages_have_addresses_below_the_base(shelf: Shelf) -> None:
-    page = (
-        '<p itemscope itemtype="https://schema.org/Thing" itemid="#me"><a itemprop=p href=q>x</a>'
-    )
+    page = '<p itemscope itemtype="https://schema.org/Thing" itemid="#me"><a itemprop=p href=q></a>'
     shelf.write("a/one page.html", page)
     shelf.write("two.html", page)
     await Ingestion(shelf.resources, base="https://intranet.example/kb").run(["docs"])
@@ -781,15 +779,17 @@ async def test_resources_may_be_in_other_formats(shelf: Shelf, format: str) -> N
 
 
 async def test_a_text_that_no_annotation_says_is_kept(shelf: Shelf) -> None:
-    shelf.write("marked.html", f"<p>Name:</p>{DRUG}")
-    shelf.write("news.html", f"{DRUG}<h1>Storm</h1><p>The ferry of Tuesday is cancelled.</p>")
-    await shelf.ingest()
-    [id] = await shelf.resources.find_by_type("common.Chunk")
-    [chunk] = await shelf.resources.get([id])
-    assert (chunk.content, chunk.fields["place"]) == (
-        "The ferry of Tuesday is cancelled.",
-        {"heading": "Storm"},
+    shelf.write(
+        "marked.html",
+        f"{DRUG}<h1>Contact</h1><p>Phone 555-1234</p><p>Fax 555-9999</p><p>Drugex: all of it</p>"
+        "<h1>Prices</h1><table><tr><th>Who<th>Price<tr><td>Adults<td>12 euros</table><p>All</p>",
     )
+    await shelf.ingest()
+    chunks = await shelf.resources.get(await shelf.resources.find_by_type("common.Chunk"))
+    assert [(chunk.fields["place"]["heading"], chunk.content) for chunk in chunks] == [
+        ("Contact", "Phone 555-1234\nFax 555-9999"),
+        ("Prices", "Who | Price\nAdults | 12 euros\nAll"),
+    ]
 
 
 async def test_a_text_beside_a_script_is_a_document(shelf: Shelf) -> None:

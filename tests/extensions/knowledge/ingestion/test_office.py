@@ -162,6 +162,13 @@ def test_a_paragraph_says_what_it_shows(content: str, text: str) -> None:
     assert [chunk.text for chunk in read(document).chunks] == [text]
 
 
+def test_a_text_over_the_picture_of_a_letterhead_is_read() -> None:
+    picture = "<w:p><w:r><w:anchor behindDoc='1'/></w:r></w:p>"
+    body = f"<w:p><w:r><w:rPr>{WHITE}</w:rPr><w:t>yes</w:t></w:r></w:p>"
+    found = [read(make_docx(body, header=header)).chunks for header in (picture, "")]
+    assert [[it.text for it in chunks] for chunks in found] == [["yes"], []]
+
+
 def test_changes_margins_and_notes_of_a_word_document_are_read_or_counted() -> None:
     run = "<w:r><w:t>{}</w:t></w:r>".format
     gone = "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>"

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.adapters import pricing
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.matching import fill_arguments
 from copilot_runtime.adapters.demo.plans import write_tasks
@@ -513,6 +514,21 @@ async def test_a_plan_of_the_demo_has_a_task_for_each_question_and_fails_one_wit
         "The plan could not be carried out to its end. "
         "The demo model has no rule for 'Why is the sky blue?'."
     )
+
+
+async def test_a_plan_of_the_demo_has_its_own_costs_and_asks_for_no_list_of_prices(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(pricing, "are_prices_loaded", lambda: False)
+    monkeypatch.setattr(pricing, "begin_loading", lambda: pricing.logger.info("no costs"))
+    caplog.set_level("INFO", logger=pricing.logger.name)
+    planner = PlannerSettings(name="planner", store="memory")
+    settings = Settings(threads="memory", planner=planner)
+    runtime = CopilotRuntime(DemoAdapter(pace=0), actions=[get_time], settings=settings)
+    async with Client(runtime, agent="planner") as client:
+        await client.say("What time is it in Oslo?")
+
+    assert caplog.messages == []
 
 
 async def test_what_the_page_suggests_is_done_whatever_was_retrieved():

@@ -27,14 +27,15 @@ install = $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --no-d
 # what serves, and no more
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "copilot-runtime needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	@echo 'Installing, about a minute'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --constraint requirements.lock uv
-	$(call install,requirements.lock)
+	@$(call install,requirements.lock)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .venv/ready-dev: .venv/ready requirements-dev.lock
-	$(call install,requirements-dev.lock)
+	@$(call install,requirements-dev.lock)
 	@touch $@
 
 system:  ## Install Chromium and nginx for the tests, where we may

@@ -264,6 +264,7 @@ def _estimate_usage(adapter: Adapter, request: ChatRequest) -> Usage:
         provider=endpoint.provider,
         input_tokens=min(sent // CHARACTERS_PER_TOKEN, most),
         output_tokens=request.parameters.max_tokens or _OUTPUT_TOKENS,
+        dollars=0.0 if endpoint.in_process else None,  # no list of prices has such a model
     )
 
 

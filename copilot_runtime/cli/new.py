@@ -58,11 +58,12 @@ def new(
         _name_adapter(name / "app.py", *adapter)
     program = _find_program()
     typer.echo(f"cd {quote(str(name))}\n{program} serve app:app --reload")
+    typer.echo("\n# in a second terminal, in the same folder")
     typer.echo(f"{program} chat --url http://127.0.0.1:8000/api/copilotkit")
-    typer.echo(f"{program} test --target app:runtime")
-    typer.echo("pip install pytest httpx2 && pytest")
     if react:
-        typer.echo("cd page && npm install && npm run dev")
+        typer.echo("(cd page && npm install && npm run dev)  # the React page, until Ctrl-C")
+    typer.echo("\n# without a server")
+    typer.echo(f"{program} test --target app:runtime\npip install pytest httpx2 && pytest")
 
 
 def _name_adapter(app: Path, module: str, adapter: str) -> None:

@@ -30,6 +30,8 @@ class Document(Protocol):
     @property
     def title(self) -> str: ...
     @property
+    def url(self) -> str: ...
+    @property
     def text(self) -> str: ...
     @property
     def score(self) -> float | None: ...
@@ -53,7 +55,13 @@ def render_recall(query: str, records: Sequence[Document]) -> dict[str, Any]:
 
 def _render_documents(documents: Sequence[Document]) -> Any:
     found = [
-        {"id": one.id, "title": one.title, "score": one.score, "content": one.text}
+        {
+            "id": one.id,
+            "title": one.title,
+            "url": one.url,
+            "score": one.score,
+            "content": one.text,
+        }
         for one in documents
     ]
     return truncate(found, MAX_CHARACTERS)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.adapters import pricing
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.matching import fill_arguments
 from copilot_runtime.adapters.demo.plans import write_tasks
@@ -457,6 +458,9 @@ async def test_what_it_suggests_works_one_after_the_other():
         ("1. Look up the fare\n2. Tell me when it leaves", {"Look up the fare": 0, "Tell me": 0}),
         ("Compare three hotels in Rome, and book the best", {"Compare": 0, "book the best": 1}),
         ("When does the ferry at 10:30 leave?", {"When does the ferry at 10:30 leave?": 0}),
+        ("Who wrote e.g. this?", {"Who wrote e.g. this?": 0}),
+        ("Who is Mr. Ure? Where is St. Ives?", {"Who is Mr. Ure?": 0, "Where is St. Ives?": 0}),
+        (f"Find a{' ' * 40_000}b, then tell me", {"Find a": 0, "tell me": 0}),
     ],
 )
 def test_a_request_as_people_write_it_is_split_into_tasks(
@@ -468,6 +472,27 @@ def test_a_request_as_people_write_it_is_split_into_tasks(
     for task, (beginning, needs) in zip(written, tasks.items(), strict=True):
         assert task["purpose"].startswith(beginning)
         assert len(task["depends_on"]) == needs
+
+
+@in_one_test(
+    ("question", "is_data"),
+    [
+        ("How many seats has the reading room?", False),
+        ("How many quays has St Brannoc?", False),
+        ("How many seats are in the reading room?", False),
+        ("How much does a ticket cost?", False),
+        ("What is the number of the office?", False),
+        ("How many orders are there?", True),
+        ("How many orders in March?", True),
+        ("How many orders does each store have?", True),
+        ("Which product has the most orders?", True),
+        ("What is the total revenue of the store Leeds?", True),
+    ],
+)
+def test_a_number_that_one_thing_has_is_no_question_about_data(
+    question: str, is_data: bool
+) -> None:
+    assert [bool(task["applicability"]) for task in write_tasks(question)] == [is_data]
 
 
 async def test_a_plan_of_the_demo_has_a_task_for_each_question_and_fails_one_without_a_rule():
@@ -489,6 +514,21 @@ async def test_a_plan_of_the_demo_has_a_task_for_each_question_and_fails_one_wit
         "The plan could not be carried out to its end. "
         "The demo model has no rule for 'Why is the sky blue?'."
     )
+
+
+async def test_a_plan_of_the_demo_has_its_own_costs_and_asks_for_no_list_of_prices(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(pricing, "are_prices_loaded", lambda: False)
+    monkeypatch.setattr(pricing, "begin_loading", lambda: pricing.logger.info("no costs"))
+    caplog.set_level("INFO", logger=pricing.logger.name)
+    planner = PlannerSettings(name="planner", store="memory")
+    settings = Settings(threads="memory", planner=planner)
+    runtime = CopilotRuntime(DemoAdapter(pace=0), actions=[get_time], settings=settings)
+    async with Client(runtime, agent="planner") as client:
+        await client.say("What time is it in Oslo?")
+
+    assert caplog.messages == []
 
 
 async def test_what_the_page_suggests_is_done_whatever_was_retrieved():

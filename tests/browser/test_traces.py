@@ -365,6 +365,7 @@ async def test_a_user_who_is_no_operator_rates_answers_and_sees_no_link(browser:
 
         await expect(page.get_by_role("button", name="Good answer", pressed=True)).to_be_visible()
         await expect(page.get_by_role("link", name="Trace", exact=True)).to_have_count(0)
+        await expect(page.get_by_role("link", name="Traces")).to_have_count(0)
 
 
 async def test_a_rating_that_is_not_taken_is_told(browser: Browser) -> None:
@@ -390,6 +391,8 @@ async def test_a_user_who_is_no_operator_sees_no_trace(browser: Browser) -> None
         await expect(page.locator("#problem")).to_contain_text("telemetry.operators")
         await expect(page.locator("#problem").get_by_role("button")).to_have_count(0)
         await expect(page.locator("#list li")).to_have_count(0)
+        for control in ("#filters", "#to-costs", "#scenarios"):
+            await expect(page.locator(control)).to_be_hidden()
 
 
 async def rated_trip(runtime: CopilotRuntime) -> None:

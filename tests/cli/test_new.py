@@ -20,7 +20,9 @@ from tests.processes import finished, running
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("work") / "library"
     done = CliRunner().invoke(cli, ["new", str(folder)])
-    assert done.stdout.splitlines()[1].endswith("copilot-runtime serve app:app --reload")
+    lines = done.stdout.splitlines()
+    assert lines[1].endswith("copilot-runtime serve app:app --reload")
+    assert lines[3] == "# in a second terminal, in the same folder"
     return folder
 
 
@@ -41,7 +43,7 @@ def test_a_new_project_serves_its_pages_and_a_chat(project: Path) -> None:
         ask = [*COMMAND, "chat", "--url", url, "-m", "Are you open on Saturday?"]
         done = finished(ask, cwd=project, env=CLEAN)
 
-    assert "has to name OpenAIAdapter() instead" in banner
+    assert "a program with DemoAdapter() alone has to name" in banner
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 to 14" in done.stdout
 

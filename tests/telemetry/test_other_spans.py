@@ -119,12 +119,14 @@ async def retrieve(telemetry: LocalTelemetry, shelf: Any) -> None:
 
 
 async def test_a_search_for_passages_has_a_span(spans: Spans, telemetry: LocalTelemetry) -> None:
-    await retrieve(telemetry, Shelf(Passage(id="p", text="Blue.", title="Sea", score=0.5)))
+    await retrieve(
+        telemetry, Shelf(Passage(id="p", text="Blue.", title="Sea", url="/p", score=0.5))
+    )
     span = spans.named("retrieval shelf")
     assert span.attributes[semconv.RETRIEVAL_TOP_K] == 3
     assert span.content[semconv.RETRIEVAL_QUERY_TEXT] == "Hi"
     assert span.content[semconv.RETRIEVAL_DOCUMENTS] == [
-        {"id": "p", "title": "Sea", "score": 0.5, "content": "Blue."}
+        {"id": "p", "title": "Sea", "url": "/p", "score": 0.5, "content": "Blue."}
     ]
 
 

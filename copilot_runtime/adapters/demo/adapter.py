@@ -75,7 +75,7 @@ class DemoAdapter(Adapter):
 
     introduction = (
         "This is a demo: rules answer in place of a model, and need no key. For a model, set "
-        "OPENAI_API_KEY; a program that names DemoAdapter() has to name OpenAIAdapter() instead."
+        "OPENAI_API_KEY; a program with DemoAdapter() alone has to name OpenAIAdapter() instead."
     )
 
     def __init__(self, *, pace: float = 0.03) -> None:
@@ -142,7 +142,7 @@ class Part(NamedTuple):
 _NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
 _REAL_MODEL = (
     "For real answers, set `OPENAI_API_KEY` ([get one](https://platform.openai.com/api-keys)) and "
-    "start the runtime again; a program that names `DemoAdapter()` has to name `OpenAIAdapter()` "
+    "start the runtime again; a program with `DemoAdapter()` alone has to name `OpenAIAdapter()` "
     "instead."
 )
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from copilot_runtime.adapters.demo.matching import NOTE, Call, split_words
+from copilot_runtime.adapters.demo.question import MONTHS
 
 REPORT_EVALUATION = "report_evaluation"
 """The tool with which a planner has an outcome judged."""
@@ -15,7 +16,8 @@ _STEPS = (
     "are can did do does how is what when where which who why will"
 )
 _BORDER = re.compile(
-    rf"(?<=[^\d\s][.?!;])\s+|\n+|,?\s+(?:and|then|and then)\s+(?=(?:{'|'.join(_STEPS.split())})\b)",
+    r"(?<=[^\d\s][.?!;])(?<!\.\w\.)(?<!\b(?:dr|mr|no|st|vs)\.)(?<!\bmrs\.)\s+|\n+|"
+    rf"(?:,|(?<!\s))\s+(?:and|then|and then)\s+(?=(?:{'|'.join(_STEPS.split())})\b)",
     re.IGNORECASE,
 )
 """Where a request is split into tasks: between sentences, and before a further step."""
@@ -27,6 +29,14 @@ _LATER = re.compile(
 )
 """A task that needs the outcomes of those before it."""
 _COUNTS = {*split_words("average chart many most much number revenue share sum total")}
+_FACT = re.compile(
+    r"\b(?i:how many|how much|number)\b"
+    r"(?!.*\b(?:average|by|chart|each|every|per|revenue|rows|total)\b)"
+    r".*\b(?:(?:has|have|had|does|costs?)\b"
+    r"|(?:are|at|in|is|of|on|there) (?:an?|my|our|the|this|your)\b"
+    rf"|(?:at|in|of|on) (?!{'|'.join(map(str.title, MONTHS))})[A-Z])",
+)
+"""A number that is a property of one thing, which pages say rather than tables."""
 _DATA = "Questions about data with numbers, tables and charts."
 """The analyst's description of the questions that it answers."""
 _TASK = re.compile(
@@ -43,7 +53,8 @@ def write_tasks(text: str) -> list[Mapping[str, Any]]:
     tasks: list[Mapping[str, Any]] = []
     for name, one in steps.items():
         needs = [task["name"] for task in tasks] if _LATER.search(one) else []
-        kind = _DATA if _COUNTS & {*split_words(one)} and not needs else ""
+        is_data = _COUNTS & {*split_words(one)} and not needs and not _FACT.search(one)
+        kind = _DATA if is_data else ""
         tasks.append({"name": name, "purpose": one, "applicability": kind, "depends_on": needs})
     return tasks
 

@@ -15,12 +15,12 @@ from copilot_runtime.adapters.demo.schema import (
     take_values,
 )
 
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
 _PERIOD = re.compile(
-    rf"\b(?:(since|before|after) )?(?:({'|'.join(_MONTHS)}) )?((?:19|20)\d\d)"
+    rf"\b(?:(since|before|after) )?(?:({'|'.join(MONTHS)}) )?((?:19|20)\d\d)"
     r"(?:-(\d\d)(?:-(\d\d))?)?\b(?!-)",
     re.IGNORECASE,
 )
@@ -92,7 +92,7 @@ def read_question(text: str, table: Table) -> "Question":
 def _read_period(found: re.Match[str]) -> Sequence[str]:
     """Return comparisons for a year, a month or a day; none if there is no such day."""
     opening, name, year, number, day = found.groups()
-    month = _MONTHS.index(name.lower()) + 1 if name else int(number or 1)
+    month = MONTHS.index(name.lower()) + 1 if name else int(number or 1)
     try:
         first = date(int(year), month, int(day or 1))
     except ValueError:

@@ -201,8 +201,9 @@ class Updater:
             )
         else:
             logger.info(
-                "Knowledge: %d resources in all, up to date after %.1f s; vectors by %s",
+                "Knowledge: %d %s in all, up to date after %.1f s; vectors by %s",
                 self._count,
+                "resource" if self._count == 1 else "resources",
                 seconds,
                 self._knowledge.embedder.model,
             )

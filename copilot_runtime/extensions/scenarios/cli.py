@@ -244,6 +244,8 @@ def _open_target(
         os.environ["COPILOT_CONFIG"] = str(config)
     settings = load_settings()
     configure_logs("warning", settings.log_format, settings.log_debug)
+    default = f"the {adapter_name(settings)}, since no program is named (--target)"
+    typer.echo(f"tested: {url or target or default}", err=True)
     if url is not None:
         lines = dict(map(split_header, headers))
         judge = partial(_build_judge, settings)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from copilot_runtime.actions.json_schema import list_misfits
@@ -97,7 +98,7 @@ class LocalTarget:
         runtime = self._runtime
         if runtime is not None:
             runtime.runtime.sources[:] = [self._tools]  # in place: the list is shared
-            if self._signs_in:
+            if self._signs_in or (runtime.authenticate and self._found is runtime):
                 _sign_in_by_scenario(runtime)
             runtime.conversations.naming.namer = None  # scripts have no answer for thread titles
             if (knowledge := runtime.find(Knowledge)) is not None:
@@ -277,14 +278,22 @@ def _connect(client: Client, scenario: Scenario, thread_id: str) -> Client:
 
 
 def _sign_in_by_scenario(runtime: CopilotRuntime) -> None:
-    """Authenticate the users of scenarios; without one, authentication is unchanged."""
+    """Authenticate the users of scenarios; without one, only its errors say more."""
     usual = runtime.authenticate
 
     async def authenticate(connection: Any) -> str | None:
         user = _USER.get(None)
         if user is not None or usual is None:
             return user
-        return await call(usual, connection)
+        try:
+            return await call(usual, connection)
+        except (CopilotError, HTTPException):
+            raise
+        except Exception as error:  # it may need the application around the runtime
+            raise Misuse(
+                "The scenario names no `user`, and the `authenticate` hook failed without a login "
+                f"({type(error).__name__}: {error}). Add `user: NAME` to the scenario."
+            ) from error
 
     runtime.authenticate = authenticate
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import yaml
 
+from copilot_runtime.agents.instructions import select_citations
 from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, drop_none, get_text, parse_text
 from copilot_runtime.extensions.tracing.store.records import Record
@@ -21,7 +23,7 @@ _HEAD = """\
 
 
 def write_scenarios(spans: Sequence[Record]) -> str:
-    """Return a scenario file of traces: their questions, and the calls of tools as expected.
+    """Return a scenario file of traces: their questions, and their calls and sources as expected.
 
     Traces without a question are left out. Raises `NotFound` if none has one, because traces keep
     no content.
@@ -60,16 +62,38 @@ def _build_scenario(spans: Sequence[Record]) -> JsonObject | None:
         for node in nodes
         if semconv.TOOL_NAME in node.attributes and node.agent is run
     ]
+    found = [
+        document
+        for node in nodes
+        if node.agent is run
+        for document in as_objects(_read(node, semconv.RETRIEVAL_DOCUMENTS))
+    ]
+    recalls = _list_citations(found, answer)
     return drop_none(
         {
             "name": " ".join(says[-1].split())[:100],
             "description": f"It answered: {answer}" if answer else None,
             "agent": None if agent == DEFAULT_AGENT else agent,
+            "user": run.attributes.get(semconv.USER_NAME),
             "say": says[0] if len(says) == 1 else None,
             "turns": [{"say": say} for say in says] if len(says) > 1 else None,
-            "expect": {"calls": calls},
+            "expect": {"calls": calls} | ({"recalls": recalls} if recalls else {}),
         }
     )
+
+
+def _list_citations(documents: Sequence[JsonObject], answer: str) -> list[str]:
+    """Return the resources that an answer cites: a document rather than a part of it, which has
+    another id after each change.
+    """
+    passages = [
+        Passage(id=id, text="", url=get_text(it, "url"))
+        for it in documents
+        if (id := get_text(it, "id"))
+    ]
+    ids = [it.id.split("/")[-2:] for it in select_citations(passages, answer).values()]
+    names = [f"{id[0]}/*" if id[-1].startswith("common.Chunk.") else id[-1] for id in ids]
+    return [*dict.fromkeys(names)]
 
 
 def _read(node: Node, name: str) -> Any:

@@ -235,6 +235,15 @@ def test_an_application_that_signs_in_itself_takes_no_user(play: Play) -> None:
     assert "The application has its own authentication" in outcome.attempt["error"]
 
 
+def test_a_login_of_the_application_around_it_needs_a_user_in_the_scenario(play: Play) -> None:
+    app = ECHO.replace('connection.headers.get("x-user")', "connection.state.user")
+    outcome = play("scenarios: [{name: a, agent: echo, say: Hi}]", app=app)
+
+    assert "The scenario names no `user`, and the `authenticate` hook" in outcome.attempt["error"]
+    assert "HTTP_500" not in outcome.output
+    assert "Traceback" not in outcome.output
+
+
 def test_an_agent_that_is_not_there_is_guessed(play: Play) -> None:
     outcome = play("scenarios: [{name: a, agent: eco, say: Hi}]", app=ECHO)
 

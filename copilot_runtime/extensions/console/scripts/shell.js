@@ -88,6 +88,8 @@ async function discoverUser() {
   const response = pages.access ? await fetchAuthorized("/access/whoami", {}).catch(() => ({})) : {};
   me = response.ok ? await response.json() : {};
   drawAccount();
+  const traces = [...$("tabs").children].find((tab) => tab.pathname === pages.tracing && !tab.ariaCurrent);
+  if (traces) traces.hidden = Boolean(me.user) && !me.is_operator;
 }
 
 function signIn(token) {

@@ -61,7 +61,7 @@ async function show(id) {
 async function showStatus() {
   const { state, progress: { step, share }, resources, embedder, sources } = await get("");
   const what = step ? `${state}: ${step} ${Math.round(100 * share)} %` : state;
-  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${formatCount(resources)} resources`;
+  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${formatCount(resources)} ${resources === 1 ? "resource" : "resources"}`;
   $("status").title = `Found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
   $("sources-title").textContent = sources.length ? `Files: ${formatCount(sources.length)}` : "Files";

@@ -20,7 +20,11 @@ function query() {
 async function list() {
   const mine = ++state.asked;
   const filters = query();
-  const { traces, next } = await get(`?limit=${state.wanted}&${filters}`);
+  const { traces, next } = await get(`?limit=${state.wanted}&${filters}`).catch((error) => {
+    document.querySelector("main").classList.toggle("refused", [401, 403].includes(error.status));
+    throw error;
+  });
+  document.querySelector("main").classList.remove("refused");
   if (mine !== state.asked) return;  // a later request is pending
   countSoon(filters);
   const running = filters ? [] : listRunning(traces);

@@ -145,6 +145,34 @@ def test_a_run_is_a_scenario_of_its_conversation_and_its_calls(tmp_path: Path) -
     assert "It answered: " in scenario.description
 
 
+def sign_in(connection: Any) -> str:
+    return "ann"
+
+
+def test_a_scenario_names_the_user_and_the_sources_that_the_answer_cited(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    for name, text in (("rooms", "The reading room has 40 seats."), ("boats", "Boats float.")):
+        (tmp_path / "pages" / f"{name}.md").write_text(f"# The {name}\n\n{text}\n")
+    telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
+    knowledge = {"sources": [str(tmp_path / "pages")], "storage": "memory"}
+    messages = [{"id": "1", "role": "user", "content": "How many seats has the reading room?"}]
+    body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
+    with serve(
+        telemetry=telemetry,
+        settings={"knowledge": knowledge, "telemetry": {"operators": ["ann"]}},
+        authenticate=sign_in,
+    ) as client:
+        client.post("/graphql/agent/default/run", json=body)
+        (found,) = find(client, "run_id=r")
+        answer = client.get(f"/graphql/traces/{found}?format=scenario")
+    (tmp_path / "chat.test.yml").write_text(answer.text)
+    (place,) = load_scenarios([tmp_path])
+
+    assert place.scenario.user == "ann"
+    assert place.scenario.expect.recalls is not None
+    assert place.scenario.expect.recalls.resources == ("common.Document.rooms%2Emd/*",)
+
+
 def test_ratings_lead_to_a_set_of_scenarios(tmp_path: Path) -> None:
     telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
     with serve(telemetry=telemetry) as client:

@@ -23,8 +23,6 @@ PAGE_NUMBER = (
 )
 """A regular expression of `Page 1 of 2`, as it stands between rows; DuckDB understands it, too."""
 _PAGE_NUMBER = re.compile(PAGE_NUMBER)
-_LONGEST_PAGE_NUMBER = 60
-"""The pattern takes quadratic time."""
 RULE = r"[-=_+|:\s]*(?:---|===|___|:--|--:)[-=_+|:\s]*"
 """A regular expression of a line of dashes; DuckDB understands it, too."""
 _RULE = re.compile(r"[-=_+|:\s]*")
@@ -66,7 +64,8 @@ def is_missing(text: str) -> bool:
 
 def is_page_number(text: str) -> bool:
     """Return whether a text is a page number, such as `Page 1 of 2`."""
-    return len(text) <= _LONGEST_PAGE_NUMBER and bool(_PAGE_NUMBER.fullmatch(text))
+    is_short = len(text) <= 60  # the pattern takes quadratic time
+    return is_short and bool(_PAGE_NUMBER.fullmatch(text))
 
 
 def is_rule(record: Record) -> bool:

@@ -103,8 +103,8 @@ class ScopeRules:
 
     def _find_lost_filter(self, dataset: Dataset) -> str | None:
         """Return why a table is closed: another one of its file or sheet has a row filter."""
-        known = self._filters.filters
-        origin = next((it for it in dataset.origins if it.lower() in known), None)
-        if origin is None or dataset.name.lower() in known:
+        filters = self._filters.filters
+        origin = next((it for it in dataset.origins if it.lower() in filters), None)
+        if origin is None or dataset.name.lower() in filters:
             return None
         return f"It has no row filter, and the table {origin!r} of its file has one."

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _HEAD = 1000
 """Number of rows that show the header of a table."""
-_LARGE = 1e21
-"""The number from which on no digits but the first ones are written."""
 _TAIL = 50
 """Number of rows at the end of a table that may be notes."""
 
@@ -70,8 +68,8 @@ class _WorkbookReader:
 
     def _read_sheet(self, sheet: SheetRows, called: str) -> None:
         layout = SheetLayout()
-        shown = map(self._drop_hidden, sheet) if sheet.has_hidden else sheet
-        rows = [(row.number, cells) for row in shown if (cells := layout.add(row))]
+        visible = map(self._drop_invisible, sheet) if sheet.has_hidden else sheet
+        rows = [(row.number, cells) for row in visible if (cells := layout.add(row))]
         layout.finish(sheet)
         counts = {name: layout.counts.get(name, (0, ""))[0] for name in ("row", "column")}
         self._formulas += layout.counts.get("formula", (0, ""))[0]
@@ -99,7 +97,7 @@ class _WorkbookReader:
                 "columns."
             )
 
-    def _drop_hidden(self, row: Row) -> Row:
+    def _drop_invisible(self, row: Row) -> Row:
         """Return a row without the values that their format hides."""
         hidden = [at for at, cell in row.cells.items() if cell.kind == "hidden"]
         self._hidden += len(hidden)
@@ -152,7 +150,7 @@ def _write(cell: Cell) -> str:
     text = cell.text
     if "." in text or "e" in text.lower():
         text = f"{float(text):.15g}"
-        if "e+" in text and abs(float(text)) < _LARGE:
+        if text[-4:-1] == "e+1":  # up to 20 digits
             text = f"{Decimal(cell.text):f}"
     sign = "-" if text.startswith("-") and cell.unit.before else ""
     return f"{sign}{cell.unit.before}{text.removeprefix(sign)}{cell.unit.after}"

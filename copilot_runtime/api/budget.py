@@ -172,8 +172,8 @@ class Budget:
         """Return whether there is a limit of one of these kinds."""
         return any(limit.kind in kinds for limit in self.limits)
 
-    def count_left(self, kind: Kind) -> float:
-        """Return how much of one kind is left, as far as this process knows; without limit, inf."""
+    def get_rest(self, kind: Kind) -> float:
+        """Return how much of one kind is left, as far as this process knows; inf without limit."""
         left = (limit.most - limit.amount for limit in self.limits if limit.kind == kind)
         return min(left, default=inf)
 

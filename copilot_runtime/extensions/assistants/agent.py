@@ -188,8 +188,7 @@ class AssistantAgent(InstructedAgent):
     async def run(self, run: RunInput) -> Events:
         """Yield the answer of the conversation's assistant and, after hand-offs, of its successors.
 
-        Raises `Misuse` if the conversation has no user message, `AgentNotFound` if an assistant's
-        file was deleted, and the errors of `DirectAgent`.
+        Raises `Misuse` without a user message, `AgentNotFound`, and the errors of `DirectAgent`.
         """
         if not any(_asks(message) for message in run.messages):
             raise Misuse("No user message found in request")
@@ -201,10 +200,9 @@ class AssistantAgent(InstructedAgent):
         slot.traces_tools = True  # its calls have their own spans
         before, slot.budget = slot.budget, budget
         limiter = CallLimiter(budget, definition.max_parallel, self.action_timeout)
-        run = replace(run, budget=budget)
-        answer = self._converse(run, self.name, _Scope(definitions, limiter))
+        run, scope = replace(run, budget=budget), _Scope(definitions, limiter)
         try:
-            async with aclosing(answer) as events:
+            async with aclosing(self._converse(run, self.name, scope)) as events:
                 async for event in events:
                     yield event
         finally:

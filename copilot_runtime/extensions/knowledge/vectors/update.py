@@ -134,7 +134,7 @@ class Updater:
 
     async def _embed_all(self, pending: Mapping[str, int]) -> None:
         # the batch that crosses a limit is no larger than what was left of it
-        left = budget.count_left("tokens") if (budget := find_budget()) else inf
+        left = budget.get_rest("tokens") if (budget := find_budget()) else inf
         batches = make_batches(pending, min(_BATCH_TOKENS, left))
 
         async def work() -> None:

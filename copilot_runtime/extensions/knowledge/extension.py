@@ -83,7 +83,7 @@ class KnowledgeExtension(Extension):
             self._knowledge.start()
             analyst = self._settings.analyst
             texts = [it for it in analyst.data if analyst.name and isinstance(it, str)]
-            found = await self._knowledge.find_hidden(it.rpartition("=")[2] for it in texts)
+            found = await self._knowledge.find_secrets(it.rpartition("=")[2] for it in texts)
             if found:
                 names = ", ".join(found[:5])
                 logger.warning("The policy hides %s; to analyst.data it does not apply.", names)

@@ -364,12 +364,12 @@ class Knowledge:
         found = await self.ingestion.list_sources()
         return [*compress(found, await self._may_list([it.name for it in found], actor))]
 
-    async def find_hidden(self, patterns: Iterable[str]) -> list[str]:
+    async def find_secrets(self, patterns: Iterable[str]) -> list[str]:
         """Return the files of patterns that somebody who has not signed in may not list."""
         paths = await call(lambda: [Path(path) for it in patterns for path in iglob(it)])  # noqa: PTH207 - also whole paths
         names = [*map(name_file, paths)]
-        shown = await self._may_list(names, build_actor(None))
-        return [name for name, may in zip(names, shown, strict=True) if not may]
+        judged = zip(names, await self._may_list(names, build_actor(None)), strict=True)
+        return [name for name, may in judged if not may]
 
     async def ingest(
         self, *sources: str | Path, progress: StepProgress | None = None

@@ -100,14 +100,26 @@ def _guess(sample: bytes) -> str:
     if charset_normalizer is None:
         raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "knowledge")
     kana = len(_KANA.findall(sample.decode("euc_jp", "ignore")))
-    if kana * 8 > len(sample) and "\ufffd" not in sample.decode("euc_jp", "replace"):
+    if kana * 8 > len(sample) and _fits(sample, "euc_jp"):
         return "euc_jp"  # a detector takes it for Korean
     match = charset_normalizer.from_bytes(sample, cp_isolation=list(_GUESSED)).best()
     codec = str(match.encoding) if match else ""
-    if codec not in ("", "cp1250") and "\ufffd" not in sample.decode(codec, "replace"):
+    if codec == "cp949" and _is_rare_korean(sample) and _fits(sample, "cp932"):
+        return "cp932"
+    if codec not in ("", "cp1250") and _fits(sample, codec):
         return codec
     if _WESTERN.fullmatch(sample.decode("cp1252", "replace")):  # also a word or two
         return "cp1252"
     if codec != "cp1250":
         raise UnicodeError("Its encoding is not known: save it as UTF-8.")
     return codec
+
+
+def _fits(sample: bytes, codec: str) -> bool:
+    return "\ufffd" not in sample.decode(codec, "replace")
+
+
+def _is_rare_korean(sample: bytes) -> bool:
+    """Return whether most letters are those that only cp949 has, and Korean hardly."""
+    text = "".join(it for it in sample.decode("cp949", "ignore") if it > "\x7f")
+    return len(text.encode("euc_kr", "ignore")) > 5 * len(text)  # these have eight bytes, not two

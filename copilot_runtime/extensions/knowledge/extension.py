@@ -1,5 +1,6 @@
 """Resources with their policies and indexes, and the files of chats."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime
@@ -22,6 +23,8 @@ from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge import Knowledge
+
+logger = logging.getLogger(__name__)
 
 
 class KnowledgeExtension(Extension):
@@ -78,6 +81,12 @@ class KnowledgeExtension(Extension):
     async def open(self) -> None:
         if self._knowledge is not None:
             self._knowledge.start()
+            analyst = self._settings.analyst
+            texts = [it for it in analyst.data if analyst.name and isinstance(it, str)]
+            found = await self._knowledge.find_secrets(it.rpartition("=")[2] for it in texts)
+            if found:
+                names = ", ".join(found[:5])
+                logger.warning("The policy hides %s; to analyst.data it does not apply.", names)
 
     async def aclose(self) -> None:
         if self._knowledge is not None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from glob import has_magic
+from glob import has_magic, iglob
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import compress
@@ -39,6 +39,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     check_base,
     identify_file,
+    name_file,
     parse_identifier,
     strip_namespace,
 )
@@ -362,6 +363,13 @@ class Knowledge:
         """Return the status of each source file at its last ingestion."""
         found = await self.ingestion.list_sources()
         return [*compress(found, await self._may_list([it.name for it in found], actor))]
+
+    async def find_secrets(self, patterns: Iterable[str]) -> list[str]:
+        """Return the files of patterns that somebody who has not signed in may not list."""
+        paths = await call(lambda: [Path(path) for it in patterns for path in iglob(it)])  # noqa: PTH207 - also whole paths
+        names = [*map(name_file, paths)]
+        judged = zip(names, await self._may_list(names, build_actor(None)), strict=True)
+        return [name for name, may in judged if not may]
 
     async def ingest(
         self, *sources: str | Path, progress: StepProgress | None = None

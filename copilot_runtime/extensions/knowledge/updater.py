@@ -191,7 +191,7 @@ class Updater:
         seconds = monotonic() - started
         for problem in await call(self._knowledge.policy.find_warnings):
             logger.warning("%s", problem.describe("The policy"))
-        if self._knowledge.policy is not OWNERS_ONLY and (hidden := await self._count_merged()):
+        if self._knowledge.policy is not OWNERS_ONLY and (hidden := await self._count_orphans()):
             logger.warning(
                 "Things from before the policy are hidden: %d. Ingest their files again.", hidden
             )
@@ -208,7 +208,7 @@ class Updater:
                 self._knowledge.embedder.model,
             )
 
-    async def _count_merged(self) -> int:
+    async def _count_orphans(self) -> int:
         return sum(map(is_merged, await self._knowledge.resources.versions()))
 
     @property

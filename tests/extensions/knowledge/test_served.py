@@ -223,6 +223,17 @@ def test_a_policy_hides_what_was_taken_in_before_it(
     assert (look("ann"), look("helen")[1]) == ((0, 0), 1)
 
 
+def test_data_of_the_analyst_that_the_policy_hides_are_named(
+    pages: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (pages / "pay.csv").write_text("name,pay\nAda,100\n")
+    policy = tmp_path / "policy.yml"
+    policy.write_text(f"default: allow\nrules: [{{deny: all, files: {pages}/pay.csv}}]")
+    analyst = {"name": "analyst", "data": [f"pay={pages}/*.csv"], "store": str(tmp_path / "data")}
+    with serve(runtime(library(pages, policy=policy), settings={"analyst": analyst})):
+        assert f"The policy hides {pages}/pay.csv; to analyst.data" in caplog.text
+
+
 @anyio
 async def test_what_was_said_earlier_is_recalled_in_its_thread_and_nowhere_else(
     pages: Path,

@@ -95,6 +95,9 @@ def test_the_kind_of_a_document_is_that_of_its_bytes(
 
 
 RUSSIAN = "\u041f\u0430\u0440\u043e\u043c \u0443\u0445\u043e\u0434\u0438\u0442 \u0432 "
+SHOPS = (
+    "\u5e97\u540d \u58f2\u4e0a \u5099\u8003\n\u65b0\u5bbf 120 \u826f\u3044\n\u6e0b\u8c37 90 \u96e8"
+)
 JAPANESE = "\u5c71\u7530\u306f\u6771\u4eac\u306b\u4f4f\u3093\u3067\u3044\u307e\u3059\u3002"
 GUESSED = "The encoding was guessed: {}. Save it as UTF-8 to be sure."
 
@@ -103,6 +106,7 @@ GUESSED = "The encoding was guessed: {}. Save it as UTF-8 to be sure."
     ("data", "name", "text", "warnings"),
     [
         ((RUSSIAN * 8).encode("cp1251"), "x.txt", RUSSIAN * 8, [GUESSED.format("cp1251")]),
+        (SHOPS.encode("cp932"), "", SHOPS, [GUESSED.format("cp932")]),
         ((JAPANESE * 8).encode("cp932"), "x.md", JAPANESE * 8, [GUESSED.format("cp932")]),
         ("Caf\u00e9".encode("cp1252"), "x.txt", "Caf\u00e9", [GUESSED.format("cp1252")]),
         ("Caf\u00e9 au lait".encode("utf-16-le"), "x.txt", "Caf\u00e9 au lait", []),

@@ -307,7 +307,8 @@ async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser
     tasks[3]["decision"] = {"answer": "reject", "user": "ann", "note": "Too dear."}
     tasks[0] |= {"status": "running", "tasks": [{"name": "below", "status": "waiting"}, None]}
     progress = {"over": 49, "total": 52}
-    plan = {"id": "a plan", "status": "running", "progress": progress, "tasks": tasks}
+    spent = {"tokens": 5_240, "dollars": 0.0151}
+    plan = {"id": "a plan", "status": "running", "progress": progress, "tasks": tasks, **spent}
     pictures = [
         Activity(message_id="p", activity_type="plan", content={**plan, "progress": {"total": 9}}),
         Activity(message_id="p", activity_type="plan", content=plan),
@@ -337,6 +338,7 @@ async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser
         await keep_picture(page, "plans_in_the_chat")
         link = card.get_by_role("link", name="Open the plan")
         await expect(link).to_have_attribute("href", "/plans#a%20plan")
+        await expect(page.locator(".usage")).to_have_text("Plan: 5,240 tokens · $0.02")
 
 
 async def test_who_may_not_see_a_plan_is_told_what_all_are_told(browser: Browser) -> None:

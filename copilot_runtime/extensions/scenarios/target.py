@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from copilot_runtime.actions.json_schema import list_misfits
@@ -287,9 +286,7 @@ def _sign_in_by_scenario(runtime: CopilotRuntime) -> None:
             return user
         try:
             return await call(usual, connection)
-        except (CopilotError, HTTPException):
-            raise
-        except Exception as error:  # it may need the application around the runtime
+        except (AssertionError, AttributeError, LookupError) as error:  # of a missing middleware
             raise Misuse(
                 "The scenario names no `user`, and the `authenticate` hook failed without a login "
                 f"({type(error).__name__}: {error}). Add `user: NAME` to the scenario."

@@ -30,8 +30,8 @@ function footerView() {
       ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
       ...(keepsHistory() ? [] : [iconButton("branch", "Go on from here in a new thread", () => branchAfter(item))]),
       ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
-      ...(isRated && isOperator ? ids.map((id, at) => traceLink(id, ids.length > 1 ? ` ${at + 1}` : "")) : []),
-      ...usageOf(item.values.flatMap(({ usage }) => usage)), problem);
+      ...(isRated && isOperator ? ids.map((id, at) => traceLink(id, nameRun(at, ids.length))) : []),
+      ...usageOf(item, thread), problem);
     if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
   } };
 }
@@ -42,21 +42,32 @@ function branchAfter(item) {
   $("input").focus();
 }
 
-/* The texts between the question and the footer of its answer. */
-function answerAbove(item, thread) {
+/* What is between the question and the footer of its answer. */
+function itemsAbove(item, thread) {
   const before = thread.items.slice(0, thread.items.indexOf(item));
-  const said = before.slice(before.findLastIndex(({ role }) => role === "user") + 1);
-  return said.filter(({ role, content }) => role === "assistant" && content).map(({ content }) => content).join("\n\n");
+  return before.slice(before.findLastIndex(({ role }) => role === "user") + 1);
 }
 
-function usageOf(values) {
+function answerAbove(item, thread) {
+  return itemsAbove(item, thread).filter(({ role, content }) => role === "assistant" && content).map(({ content }) => content).join("\n\n");
+}
+
+/* A plan says what it cost as a whole: its tasks are no part of the runs. */
+function usageOf(item, thread) {
+  const plan = itemsAbove(item, thread).findLast(({ activityType, content }) => activityType === "plan" && Array.isArray(content?.tasks))?.content;
+  const spent = [plan?.tokens ? `${formatCount(plan.tokens)} tokens` : "", plan?.dollars ? formatDollars(plan.dollars) : ""];
+  if (plan) return plan.tokens ? [element("span", `Plan: ${spent.filter(Boolean).join(" · ")}`, "usage")] : [];
+  const values = item.values.flatMap(({ usage }) => usage);
   const sum = (name) => formatCount(values.reduce((total, each) => total + (each[name] ?? 0), 0));
   const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
   return values.length ? [element("span", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`, "usage")] : [];
 }
 
-function traceLink(runId, number) {
-  const made = element("a", `Trace${number}`);
+/* Each answer of the user or of the page to a pause begins another run. */
+const nameRun = (at, count) => (count < 2 ? "" : at ? ` after answer ${at}` : " of the question");
+
+function traceLink(runId, name) {
+  const made = element("a", `Trace${name}`);
   made.href = `${pages.tracing}#run=${encodeURIComponent(runId)}`;
   return made;
 }

@@ -577,3 +577,27 @@ async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():
 async def test_a_sentence_is_quoted_without_the_name_of_its_property(line: str, quoted: str):
     passage = Passage(id="d", title="Dogs", text=f"Dogs, rule\n{line}")
     assert (await quote("Which captain travels with dogs?", passage)).startswith(quoted)
+
+
+def test_times_ids_and_single_quotes_are_filled():
+    schema = {
+        "type": "object",
+        "properties": {
+            "at": {"type": "string", "format": "time"},
+            "id": {"type": "string", "format": "uuid"},
+            "title": {"type": "string"},
+        },
+        "required": ["at", "id", "title"],
+    }
+
+    assert fill_arguments(schema, "call it 'Don Quixote' at 17:45") == {
+        "at": "17:45",
+        "id": "00000000-0000-4000-8000-000000000000",
+        "title": "Don Quixote",
+    }
+
+
+def test_a_color_is_filled():
+    schema = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+
+    assert fill_arguments(schema, "Make the theme blue") == {"color": "blue"}

@@ -16,6 +16,11 @@ NOTE = "(I am the demo model, which follows rules. A real model would answer in 
 
 QUOTED = re.compile(r"""["“„]([^"“”]+)["“”]|(?<!\w)'([^']+)'(?!\w)""")
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,15}+(?:\.\d{1,15}+)?(?![\w.]*\w)")
+_COLOR = re.compile(
+    r"#[0-9a-f]{3,8}\b|\b(?:black|blue|brown|crimson|cyan|gold|gr[ae]y|green|indigo|magenta|navy"
+    r"|olive|orange|pink|purple|red|silver|teal|tomato|turquoise|violet|white|yellow)\b",
+    re.IGNORECASE,
+)
 _NAME = r"[A-ZÀ-Þ][\w'\u2019-]*"
 _PLACE = re.compile(rf"\b(?:in|at|from|to|for|of)\s+({_NAME}(?:\s+{_NAME})*)")
 _NO = re.compile(r"\b(?:no|not|off|false|without|disable|don't)\b", re.IGNORECASE)
@@ -26,7 +31,19 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _PLACES = {"city", "place", "location", "town", "country", "address", "destination"}
+_FORMATS = {
+    "date": (r"\b\d{4}-\d\d-\d\d\b", "2030-01-31"),
+    "date-time": (r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?", "2030-01-31T12:00:00Z"),
+    "time": (r"\b\d\d:\d\d(?::\d\d)?\b", "12:00:00"),
+    "email": (r"[\w.+-]+@[\w-]+\.[\w.-]+", "someone@example.com"),
+    "uri": (r"\bhttps?://\S+", "https://example.com/"),
+    "uuid": (
+        r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+        f"{'0' * 8}-0000-4000-8000-{'0' * 12}",
+    ),
+}
 _MAX_DEPTH = 6
+_MAX_ITEMS = 5
 
 
 def fill_arguments(schema: Schema, text: str, *, items: Sequence[Mapping[str, str]] = ()) -> Any:
@@ -41,6 +58,17 @@ def split_words(name: str) -> list[str]:
     """Split `snake_case`, `camelCase` and plain sentences into lower-case words."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", name)
     return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)[-'\u2019](?=\w)", "", spaced).lower())
+
+
+def find_color(text: str) -> str | None:
+    """Return the first colour in a sentence."""
+    color = _COLOR.search(text)
+    return color[0].lower() if color else None
+
+
+def is_color(name: str, schema: Schema) -> bool:
+    """Return whether the values of a property are colours, by its name and description."""
+    return bool(re.search("colou?r", f"{name} {schema.get('description')}", re.IGNORECASE))
 
 
 def get_properties(schema: Schema) -> dict[str, Schema]:
@@ -78,7 +106,7 @@ class _Filler:
                 example = not _NO.search(self._text)
                 value = example if _mentions(self._text, name) else None
             case "string":
-                value, example = self._find_text(name)
+                value, example = self._find_text(schema, name)
             case _:
                 return None
         return schema.get("default", example) if value is None and required else value
@@ -99,12 +127,19 @@ class _Filler:
         names = get_properties(each)
         if names and self._items:
             return [{name: item.get(name, "") for name in names} for item in self._items]
-        is_text = _type(each) == "string" and "enum" not in each
-        count = max(len(self._quotes), 1) if is_text else 1
+        least = schema.get("minItems")
+        count = min(max(least, 1), _MAX_ITEMS) if isinstance(least, int) else 1
+        if _type(each) == "string" and "enum" not in each:
+            count = max(count, len(self._quotes))
         return [self.fill(each, name, depth) for _ in range(count)]
 
-    def _find_text(self, name: str) -> tuple[str | None, str]:
+    def _find_text(self, schema: Schema, name: str) -> tuple[str | None, str]:
         """Return the text that the sentence has for a property, or None; and an example."""
+        if format := _FORMATS.get(str(schema.get("format"))):
+            match = re.search(format[0], self._text)
+            return match and match[0], format[1]
+        if is_color(name, schema):
+            return find_color(self._text), "teal"
         if self._quotes:
             return self._quotes.pop(0), ""
         if name.lower() in _PLACES:
@@ -175,6 +210,7 @@ _STOP_WORDS = set(
     )
 )
 _SYNONYMS = {
+    **dict.fromkeys(("accent", "background", "colour"), "color"),
     **dict.fromkeys(("clock", "hour"), "time"),
     **dict.fromkeys(("reminder", "task"), "todo"),
     "dice": "roll",
@@ -245,17 +281,19 @@ def _score(clause: str, action: Action) -> int:
     nouns = name - _VERBS - _STOP_WORDS or name
     purpose = action.description.partition("\n\n")[0]  # the rest says when and how
     description = {word for word in _normalize(purpose) - _VERBS if len(word) > 3}
-    values = get_properties(action.parameters).values()
+    values = get_properties(action.parameters).items()
     return (
         3 * len(words & nouns)
         + len(words & name & _VERBS - nouns)
         + min(2, len(words & description - _STOP_WORDS))
-        + sum(_score_value(clause, schema) for schema in values)
+        + sum(_score_value(clause, each, schema) for each, schema in values)
     )
 
 
-def _score_value(clause: str, schema: Schema) -> int:
+def _score_value(clause: str, name: str, schema: Schema) -> int:
     """Weigh whether a clause holds a value that only this property could take."""
+    if is_color(name, schema):
+        return 4 if find_color(clause) else 0
     options = [word for option in as_list(schema.get("enum")) for word in split_words(str(option))]
     return 3 if set(options) & set(split_words(clause)) else 0
 
@@ -267,8 +305,10 @@ def _normalize(text: str) -> set[str]:
 
 
 def _example_phrase(name: str, schema: Schema) -> str:
+    if is_color(name, schema):
+        return "to teal"
     if options := as_list(schema.get("enum")):
-        return str(options[-1])
+        return f"to {options[-1]}"
     if name.lower() in ("city", "place", "location"):
         return "in Paris"
     if schema.get("type") in ("integer", "number"):

@@ -65,8 +65,6 @@ _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
 _DIGITS = "0123456789"
 _CELL = 32_767
 """Maximum number of characters in a cell, in Excel as well."""
-_FORMAT = 255
-"""Maximum number of characters in the format of a number, in Excel as well."""
 _DAYS = 2_958_466
 """Number of the first day that is not a date: 10000-01-01."""
 _LEAP_DAY = 60
@@ -324,7 +322,7 @@ def _read_formats(file: OfficeFile, part: str) -> Mapping[str, _Format]:
     number, is_cell = 0, False
     for name, attributes in file.iterate_tags(part):
         if name == "numFmt":
-            codes[int(attributes["numFmtId"])] = attributes.get("formatCode", "")[:_FORMAT]
+            codes[int(attributes["numFmtId"])] = attributes.get("formatCode", "")[:255]  # as Excel
         elif name in ("cellXfs", "cellStyles", "dxfs"):
             is_cell = name == "cellXfs"
         elif name == "xf" and is_cell:

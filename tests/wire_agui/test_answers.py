@@ -580,10 +580,10 @@ async def test_an_equal_second_question_takes_an_equal_answer_with_the_same_run_
     fields = {"messages": []} if history == "server" else {}
     settings = Settings(threads="memory", history=history)
     async with browsing(agents={"it": agent}, settings=settings) as browser:
-        await browser.run(agent="it", run="r1")
+        replies = [await browser.run(agent="it", run="r1")]
         for _ in range(2):
             props = {"forwardedProps": {"command": command}}
-            last = (await browser.run(agent="it", run="r1", **fields, **props)).events()
+            replies.append(await browser.run(agent="it", run="r1", **fields, **props))
 
     assert agent.answers == [True, True]
-    assert last[-1]["result"] == "Done."
+    assert replies[-1].events()[-1]["result"] == "Done."

@@ -48,9 +48,6 @@ backoff."""
 _PAUSES = (0.5, 30.0)
 """Initial and maximum delay between failed starts, in seconds."""
 
-_MAX_BANNER = 4_000
-"""Maximum bytes of a startup message, so that the parent reads it at once."""
-
 _LONGEST_PARENT = 70
 """Maximum length of the parent path of the sockets' folder, in bytes: socket paths are limited to
 104 to 108."""
@@ -112,7 +109,8 @@ class WorkerPipe:
         has_handler = signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL
         faulthandler.register(signal.SIGUSR1, 2, chain=has_handler)
         loop = asyncio.get_running_loop()
-        self._write(loop, banner.encode()[:_MAX_BANNER] + b"\0")
+        # short enough for the parent to read it at once
+        self._write(loop, banner.encode()[:4_000] + b"\0")
         loop.add_reader(sys.stdin.fileno(), self._end_with_parent, loop)
 
     def close(self) -> None:

@@ -308,7 +308,7 @@ def _example_phrase(name: str, schema: Schema) -> str:
     if is_color(name, schema):
         return "to teal"
     if options := as_list(schema.get("enum")):
-        return f"to {options[-1]}"
+        return str(options[-1])
     if name.lower() in ("city", "place", "location"):
         return "in Paris"
     if schema.get("type") in ("integer", "number"):

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any
@@ -147,26 +147,26 @@ def list_paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[
             texts = []
 
 
-def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
-    """Yield the passages that are neither in one of the texts nor made of whole short ones."""
-    values: set[tuple[str, ...]] = {tuple(_WORD.findall(text.lower())) for text in texts}
-    whole = "".join(f"\n {' '.join(value)} " for value in values)
-    lengths: dict[str, set[int]] = {}
-    """The lengths of short values, by their first word."""
-    for value in values:
-        for first in value[:1] if len(value) < 9 else ():
-            lengths.setdefault(first, set()).add(len(value))
-    for passage in drop_headings(passages):
-        words = (*_WORD.findall(passage.text.lower()),)
-        if len(words) > 2 and f" {' '.join(words)} " in whole:
-            continue
-        at = step = 0
-        while at < len(words):
-            fits = (it for it in lengths.get(words[at], ()) if words[at : at + it] in values)
-            if not (step := max(fits, default=0)):
-                yield passage
-                break
-            at += step
+def find_new_passages(passages: Iterable[Chunk], texts: Sequence[str]) -> Iterator[Chunk]:
+    """Yield the passages of a page most of whose pairs of words are in none of its annotations.
+
+    If these say most of the page, short passages are left out as well: they are labels.
+    """
+    whole = "\n".join(texts)
+    known = {pair for text in texts for pair in _list_pairs(text)}
+    passages = [*drop_headings(passages)]
+    pairs = [_list_pairs(passage.text) for passage in passages]
+    counts = [sum(pair not in known for pair in one) for one in pairs]
+    is_annotated = 2 * sum(counts) <= sum(map(len, pairs))
+    for passage, found, new in zip(passages, pairs, counts, strict=True):
+        is_short = new < 3 and not passage.text.endswith((".", "!", "?"))
+        is_known = passage.text in whole or (found and new * 2 <= len(found))
+        if not (is_known or (is_short and is_annotated)):
+            yield passage
+
+
+def _list_pairs(text: str) -> list[tuple[str, str]]:
+    return [*pairwise(_WORD.findall(text.lower()))]
 
 
 def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:

@@ -779,16 +779,17 @@ async def test_resources_may_be_in_other_formats(shelf: Shelf, format: str) -> N
 
 
 async def test_a_text_that_no_annotation_says_is_kept(shelf: Shelf) -> None:
+    shelf.write("annotated.html", f"<p>Name:</p>{DRUG}")
     shelf.write(
         "marked.html",
         f"{DRUG}<h1>Contact</h1><p>Phone 555-1234</p><p>Fax 555-9999</p><p>Drugex: all of it</p>"
-        "<h1>Prices</h1><table><tr><th>Who<th>Price<tr><td>Adults<td>12 euros</table><p>All</p>",
+        "<h1>Prices</h1><table><tr><th>Who<th>Price<tr><td>Adults<td>12 euros</table>",
     )
     await shelf.ingest()
     chunks = await shelf.resources.get(await shelf.resources.find_by_type("common.Chunk"))
     assert [(chunk.fields["place"]["heading"], chunk.content) for chunk in chunks] == [
         ("Contact", "Phone 555-1234\nFax 555-9999"),
-        ("Prices", "Who | Price\nAdults | 12 euros\nAll"),
+        ("Prices", "Who | Price\nAdults | 12 euros"),
     ]
 
 

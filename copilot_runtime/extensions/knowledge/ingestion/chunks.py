@@ -153,15 +153,15 @@ def find_new_passages(passages: Iterable[Chunk], texts: Sequence[str]) -> Iterat
     If these say most of the page, short passages are left out as well: they are labels.
     """
     whole = "\n".join(texts)
-    known = {pair for text in texts for pair in _list_pairs(text)}
+    old = {pair for text in texts for pair in _list_pairs(text)}
     passages = [*drop_headings(passages)]
     pairs = [_list_pairs(passage.text) for passage in passages]
-    counts = [sum(pair not in known for pair in one) for one in pairs]
+    counts = [sum(pair not in old for pair in one) for one in pairs]
     is_annotated = 2 * sum(counts) <= sum(map(len, pairs))
     for passage, found, new in zip(passages, pairs, counts, strict=True):
         is_short = new < 3 and not passage.text.endswith((".", "!", "?"))
-        is_known = passage.text in whole or (found and new * 2 <= len(found))
-        if not (is_known or (is_short and is_annotated)):
+        is_old = passage.text in whole or (found and new * 2 <= len(found))
+        if not (is_old or (is_short and is_annotated)):
             yield passage
 
 

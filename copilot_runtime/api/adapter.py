@@ -77,7 +77,7 @@ class Adapter:
     suggestions: Sequence[str] = ()
     """Suggested questions on the page at `/`."""
     introduction: str = ""
-    """What a developer should know of it: shown when the server starts, and on the page at `/`."""
+    """A note for developers, shown when the server starts and on the page at `/`."""
 
     def stream(self, request: ChatRequest) -> Events:
         """Send one request to the model and yield its answer.

@@ -133,4 +133,4 @@ _KINDS: Mapping[Callable[[Any], Any], str] = {
     _schema: "a JSON schema",
     _effort: f"one of {', '.join(_EFFORTS)}",
 }
-"""What each parser reads, in words."""
+"""Parser → the values that it accepts, in words."""

@@ -183,7 +183,7 @@ class ChatPage:
     suggestions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Example questions for agents, by name."""
     introduction: str = ""
-    """What the model says of itself to developers."""
+    """The adapter's note for developers."""
     is_demo: bool = False
     """Whether no program is served, but the demo: the page offers it tools to try."""
     history: str = "client"

@@ -365,7 +365,7 @@ class Knowledge:
         return [*compress(found, await self._may_list([it.name for it in found], actor))]
 
     async def find_secrets(self, patterns: Iterable[str]) -> list[str]:
-        """Return the files of patterns that somebody who has not signed in may not list."""
+        """Return the files of patterns that an anonymous user may not list."""
         paths = await call(lambda: [Path(path) for it in patterns for path in iglob(it)])  # noqa: PTH207 - also whole paths
         names = [*map(name_file, paths)]
         judged = zip(names, await self._may_list(names, build_actor(None)), strict=True)

@@ -1,6 +1,6 @@
 """Things of annotated HTML, of which each file has a resource of its own where there is a policy.
 
-Searches show each once. Those from before the policy, which merge files, are shown to nobody.
+Searches show each thing once. Things that were merged before the policy are hidden from all users.
 """
 
 import re

@@ -22,7 +22,7 @@ _WHITE = re.compile("[Ff][A-Fa-f]" * 3)
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a style and those that it is based on say."""
+    """The properties of a style, including those that it inherits."""
 
     name: str = ""
     level: int | None = None

@@ -105,6 +105,7 @@ class ScriptedChatModel(BaseChatModel):
         try:
             async for chunk in _chunks(script):
                 yield ChatGenerationChunk(message=chunk)
+                await asyncio.sleep(0)  # as a socket would
         finally:
             play.count(-1)
 

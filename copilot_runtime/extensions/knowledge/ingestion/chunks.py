@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import chain, filterfalse, pairwise
 from typing import Any
 
 from copilot_runtime.base.jsonvalue import JsonObject
@@ -147,26 +147,34 @@ def list_paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[
             texts = []
 
 
-def find_new_passages(passages: Iterable[Chunk], texts: Sequence[str]) -> Iterator[Chunk]:
+def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterator[Chunk]:
     """Yield the passages of a page most of whose pairs of words are in none of its annotations.
 
     If these say most of the page, short passages are left out as well: they are labels.
     """
-    whole = "\n".join(texts)
-    old = {pair for text in texts for pair in _list_pairs(text)}
+    old = set[str | tuple[str, str]]()
+    for text in texts:
+        words = _split_words(text)
+        old.update(words, pairwise(words))
     passages = [*drop_headings(passages)]
     pairs = [_list_pairs(passage.text) for passage in passages]
-    counts = [sum(pair not in old for pair in one) for one in pairs]
+    counts = [len([*filterfalse(old.__contains__, one)]) for one in pairs]
     is_annotated = 2 * sum(counts) <= sum(map(len, pairs))
     for passage, found, new in zip(passages, pairs, counts, strict=True):
         is_short = new < 3 and not passage.text.endswith((".", "!", "?"))
-        is_old = passage.text in whole or (found and new * 2 <= len(found))
+        is_old = found and new * 2 <= len(found)
         if not (is_old or (is_short and is_annotated)):
             yield passage
 
 
-def _list_pairs(text: str) -> list[tuple[str, str]]:
-    return [*pairwise(_WORD.findall(text.lower()))]
+def _list_pairs(text: str) -> Sequence[str | tuple[str, str]]:
+    """Return the pairs of neighboring words of a text, or its only word."""
+    words = _split_words(text)
+    return [*pairwise(words)] or words
+
+
+def _split_words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
 
 
 def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:

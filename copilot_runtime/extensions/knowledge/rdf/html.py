@@ -55,7 +55,8 @@ UNSEEN = frozenset(("head", "noscript", "rp", "rt", "script", "style", "svg", "t
 """Elements without texts of their own, such as the pronunciation of characters."""
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
-_SPACES = re.compile(r"[ \t\n\f\r]+")
+_SPACES = re.compile(r"[\t\n\f\r][ \t\n\f\r]*| [ \t\n\f\r]+")
+"""White space that is more than a single space."""
 _EDGES = re.compile(r"\v+")
 _STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DISPLAY = re.compile(
@@ -179,7 +180,7 @@ def _find_declared_codec(data: bytes) -> str:
 
 def clean_text(text: str) -> str:
     """Return a text with straight quotation marks and one space for each run of white space."""
-    return _SPACES.sub(" ", text.translate(_QUOTES))
+    return _SPACES.sub(" ", text if text.isascii() else text.translate(_QUOTES))
 
 
 def element_text(element: "Element", hidden: "Collection[Element]" = ()) -> str:

@@ -47,7 +47,8 @@ class _Reader:
         self._base = base
         self._statements = statements
         self._nodes: dict[Element, Node] = {}
-        self._names: dict[str, NamedNode | None] = {}
+        self._names: dict[tuple[str, str], NamedNode | None] = {}
+        """The IRIs of properties, by their vocabulary and name."""
         self._ids: dict[str, Element] | None = None
         self._languages: dict[Element | None, str] = {None: ""}
 
@@ -128,14 +129,11 @@ class _Reader:
         return self._nodes[scope]
 
     def _name_property(self, name: str, vocabulary: str) -> NamedNode | None:
-        if is_absolute(name):
-            vocabulary = ""
-        elif not vocabulary:
-            return None
-        iri = vocabulary + name
-        if iri not in self._names:
-            self._names[iri] = make_iri(iri)
-        return self._names[iri]
+        key = vocabulary, name
+        if key not in self._names:
+            is_alone = not vocabulary or is_absolute(name)
+            self._names[key] = make_iri(name if is_alone else vocabulary + name)
+        return self._names[key]
 
     def _types(self, scope: "Element") -> list[NamedNode]:
         names = dict.fromkeys(scope.get("itemtype", "").split())

@@ -384,6 +384,12 @@ ENCODINGS = {
     "shift-jis": "私が東京に住んで",
     "euc-jp": "私は東京に住んでいます",
     "big5": "王小明住在台北",
+    "cp1253": "Γιώργος",
+    "cp1254": "Ayşe Yılmaz",
+    "cp1255": "שלום לכולם",
+    "cp1256": "محمد أحمد",
+    "cp874": "สมชาย ใจดี",
+    "koi8-r": "Папа уходит",
 }
 
 
@@ -395,6 +401,16 @@ async def test_a_file_of_another_encoding_has_its_letters_wherever_they_begin(
     (tmp_path / "t.csv").write_bytes(f"{_LONG}3000,{name}\n".encode(encoding))
     _, rows, _ = await read(options, tmp_path / "t.csv")
     assert (len(rows), rows[-1]) == (3_001, (3_000, name))
+
+
+async def test_a_file_with_a_broken_letter_loses_only_this_one(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    text = "id,name\n1,Zoë Müller Größe\n2,?\n3,Łódź\n".encode()
+    (tmp_path / "t.csv").write_bytes(text.replace(b"?", b"\xe9"))
+    _, rows, description = await read(options, tmp_path / "t.csv")
+    assert [*rows] == [(1, "Zoë Müller Größe"), (2, "\ufffd"), (3, "Łódź")]
+    assert description == "t.csv is utf-8, but for 1 character in line 3."
 
 
 async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(

@@ -142,7 +142,6 @@ class _WorkbookReader:
                 by, text = "", text.partition("Comment:")[2].strip()
             self._found.add(f"Note on {note.get('ref')}{by}: {text}")
 
-
     def _add_drawings(self, sheet: str) -> None:
         """Add the texts of the shapes on a sheet, and of its charts."""
         part = self._package.find(sheet, "drawing")

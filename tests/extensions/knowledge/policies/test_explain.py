@@ -384,7 +384,10 @@ def test_explain_knows_what_was_taken_in_before_the_policy(tmp_path: Path) -> No
 
     assert done.exit_code == 1
     assert "denied: It joins what several files say, and was taken in before" in done.stdout
-    assert run("explain", "ann", "read", f"common.Folder.a/{thing}", "--policy", str(rules)).exit_code == 0
+    assert (
+        run("explain", "ann", "read", f"common.Folder.a/{thing}", "--policy", str(rules)).exit_code
+        == 0
+    )
 
 
 def test_an_action_that_is_none_is_refused() -> None:

@@ -69,7 +69,9 @@ def _group_digits(group: str, point: str) -> _Type:
 _POINT = _group_digits(",", ".")
 _COMMA = _group_digits(".", ",")
 _VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,3}))?")
-_VERSION_WORDS = frozenset(("version", "versions", "ver", "release", "build", "firmware", "versi\u00f3n"))
+_VERSION_WORDS = frozenset(
+    ("version", "versions", "ver", "release", "build", "firmware", "versi\u00f3n")
+)
 _WORD = re.compile(r"[A-Z]?[^\W\dA-Z_]+|[A-Z]+")
 _WITH_SIGN = re.compile(
     r"(?:[A-Z]{3} |[^\w\s.:#]\s?){0,2}\d[\d.,' ]*(?:\s?[^\w\s.,:]| [A-Za-z\u00b5]{1,4}){0,2}"

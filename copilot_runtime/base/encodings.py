@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Iterable
+from math import log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +22,33 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-_GUESSED = (
-    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "koi8_r"),
-    *("cp932", "euc_jp", "big5", "gb18030", "cp949"),
-)
+_GUESSED = ("cp1252", "cp1250", "cp932", "euc_jp", "big5", "gb18030", "cp949")
 """The encodings that programs still write; those of old systems look like them."""
 
+_LETTERS = {
+    "cp1251": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъёіїєґўјђљњћџѓќѕ",
+    "koi8_r": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё",
+    "cp1253": "αοιετσνηυρπκμλςωάίόγδέήθχφβξύζψώϊϋΐΰ",
+    "cp1255": "יוהלארמתשבנםחדעקפטגצסכזןךץף",
+    "cp1256": "اليمنرتوبةعدسفهكقأحجشطصخىزإضذثغئظءؤآپچژگ",
+    "cp874": "านรอกเง\u0e48มยลวดท\u0e49ส\u0e35ต\u0e31ค\u0e34ปบใหแจพ\u0e4cชข\u0e38ไะ\u0e37ถ\u0e36\u0e39ญโศผซำณธภษ\u0e47ฟฤฐฉฮฆฎฝ\u0e4aฏฬ\u0e4bฑฌฒฯๆ",
+}
+"""Codecs of other scripts, and their letters, the most frequent first."""
+_OTHERS = re.compile("[\x00-\x7f\xa0«»\u2013-\u2026№€₪°§·\u200e\u200f،؛؟\u0640\u05be\u05f3\u05f4]+")
+"""Characters between words of other scripts."""
+_MISFIT = re.compile(
+    "[A-Za-z][^\x00-\x7f]|[^\x00-\x7f][A-Za-z]|[а-яёα-ώ][А-ЯЁΑ-Ω]"
+    "|(?<![\u0e01-\u0e2e\u0e31\u0e34-\u0e3a\u0e47-\u0e4e])[\u0e31\u0e34-\u0e3a\u0e47-\u0e4e]"
+    "|[\u0e40-\u0e44](?![\u0e01-\u0e2e])"
+)
+"""Pairs of characters that words do not have: letters of two scripts, a capital in a word, or a
+sign of Thai without its letter."""
+_LEAST_SCORE = -4.1
+"""Letters that fit less well are those of Chinese characters."""
+_TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
+
 _WESTERN = re.compile(
-    "[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøå"
+    "[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøåìòÌÒýÝ"
     "«»€\u2018-\u201e\u2013\u2014…°§·ªº©®²½\xa0]*"
 )
 """Texts of Western Europe, which a detector cannot tell from those of Central Europe."""
@@ -40,22 +60,55 @@ _SAMPLE = 32 * 1024
 
 
 class Encoding(NamedTuple):
-    """The name of a codec, and whether the text only looks like it."""
+    """The name of a codec, and what is not certain about it."""
 
     codec: str
     is_guess: bool = False
+    """`True` if the text only looks like it."""
+    is_damaged: bool = False
+    """`True` if some bytes are not of the encoding."""
+
+    @property
+    def errors(self) -> str:
+        """What happens to bytes that are not of the encoding: a guess is wrong then."""
+        return "strict" if self.is_guess else "replace"
 
 
-def decode_text(data: bytes) -> tuple[str, Encoding]:
-    """Return a text and its encoding. Raises `UnicodeError` if none fits."""
+class Losses:
+    """Characters that could not be read, in the blocks of a text in order."""
+
+    def __init__(self) -> None:
+        self.count = self._first = 0
+        self._line = 1
+
+    def add(self, text: str) -> None:
+        """Count the characters that were replaced in the next block."""
+        if count := text.count("\ufffd"):
+            self._first = self._first or self._line + text.count("\n", 0, text.index("\ufffd"))
+            self.count += count
+        self._line += text.count("\n")
+
+    def describe(self, codec: str) -> str:
+        """Return the encoding with the losses, such as `utf-8, but for 1 character (line 3)`."""
+        many = "characters, the first in" if self.count > 1 else "character in"
+        return f"{codec}, but for {self.count:,} {many} line {self._first:,}"
+
+
+def decode_text(data: bytes, declared: str = "") -> tuple[str, Encoding]:
+    """Return a text and its encoding, which a page may declare.
+
+    Raises `UnicodeError` if none fits.
+    """
+    wide = find_wide_codec(data)
+    for codec in dict.fromkeys((wide or declared or "utf-8", "utf-8")):
+        try:
+            return data.decode(codec), Encoding(codec)
+        except UnicodeDecodeError:
+            text = data.decode(codec, "replace")
+        if wide or _is_read(text):
+            return text, Encoding(codec, is_damaged=True)
     encoding = detect_encoding([data])
-    try:
-        return data.decode(encoding.codec), encoding
-    except UnicodeDecodeError:
-        if encoding.is_guess:
-            raise
-    encoding = Encoding(_guess(data[-_SAMPLE:]), is_guess=True)  # its last letter is not UTF-8
-    return data.decode(encoding.codec), encoding
+    return data.decode(encoding.codec, encoding.errors), encoding
 
 
 def detect_file_encoding(path: Path) -> Encoding:
@@ -81,9 +134,12 @@ def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
             sample += b"\n".join(line for line in block.splitlines() if not line.isascii())
         if not is_utf8 and len(sample) >= _SAMPLE:
             break
-    if is_utf8:
-        return Encoding("utf-8")  # the end of a file may cut a character off
-    return Encoding(_guess(sample[:_SAMPLE]), is_guess=True)
+    if is_utf8 and not utf8.getstate()[0]:  # else its end cuts a character off
+        return Encoding("utf-8")
+    sample = sample[:_SAMPLE]
+    if _is_read(sample.decode("utf-8", "replace")):
+        return Encoding("utf-8", is_damaged=True)
+    return Encoding(_guess(sample), is_guess=True)
 
 
 def find_wide_codec(block: bytes) -> str | None:
@@ -96,7 +152,18 @@ def find_wide_codec(block: bytes) -> str | None:
     return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
 
 
+def _is_read(text: str) -> bool:
+    """Return whether few characters of a text were replaced, of those that are not ASCII."""
+    lost = text.count("\ufffd")
+    return len(text) - len(text.encode("ascii", "ignore")) - lost > 3 * lost
+
+
 def _guess(sample: bytes) -> str:
+    scores = {it: score for it in _LETTERS if (score := _score(sample, it)) is not None}
+    if (best := max(scores, key=scores.__getitem__, default="")) and scores[best] > _LEAST_SCORE:
+        return best
+    if _is_turkish(_OTHERS.sub("", sample.decode("cp1254", "ignore"))):
+        return "cp1254"
     if charset_normalizer is None:
         raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "knowledge")
     kana = len(_KANA.findall(sample.decode("euc_jp", "ignore")))
@@ -113,6 +180,28 @@ def _guess(sample: bytes) -> str:
     if codec != "cp1250":
         raise UnicodeError("Its encoding is not known: save it as UTF-8.")
     return codec
+
+
+def _score(sample: bytes, codec: str) -> float | None:
+    """Return how well letters fit their frequency in a script; `None` if they form no words."""
+    if not _fits(sample, codec):
+        return None
+    text, letters = sample.decode(codec), _LETTERS[codec]
+    words = [*filter(None, _OTHERS.split(text))]
+    found = [letters.find(it.lower()) for word in words for it in word]
+    misfits = found.count(-1) + len(_MISFIT.findall(text))
+    if len(found) < 2 * len(words) or not words or misfits * 30 > len(found):
+        return None
+    norm = log(sum(1 / (rank + 2) for rank in range(len(letters))))
+    prior = 0.2 if codec == "cp1251" else 0  # of a few letters, more are of Russian
+    return prior - sum(log(rank + 2) for rank in found if rank >= 0) / len(found) - norm
+
+
+def _is_turkish(letters: str) -> bool:
+    """Return whether letters are those of Turkish for the most part, and not only a few kinds."""
+    count = sum(it in _TURKISH for it in letters)
+    kinds = {*"ğışĞİŞ"} & {*letters}
+    return count >= 0.9 * len(letters) and ("İ" in kinds or len(kinds) > 1)
 
 
 def _fits(sample: bytes, codec: str) -> bool:

@@ -23,6 +23,8 @@ CREATE TABLE customers(id INTEGER, country VARCHAR);
 INSERT INTO customers VALUES (0, 'FR'), (1, 'DE'), (2, 'DE');
 CREATE TABLE items(order_id INTEGER, price DOUBLE);
 INSERT INTO items SELECT i // 2, i FROM range(40) t(i);
+CREATE TABLE probes(ph DOUBLE, n FLOAT);
+INSERT INTO probes VALUES (7.5, 1), ('nan', 2), (6.5, NULL), ('inf', 4);
 """
 
 
@@ -39,7 +41,7 @@ class Data:
         return self.query(tree.sql(dialect="duckdb"))
 
     async def check(self, sql: str, **details: Any) -> list[str]:
-        names = ("orders", "customers", "items")
+        names = ("orders", "customers", "items", "probes")
         tables = {
             name: [Column(it[0], it[1]) for it in self.query(f"DESCRIBE {name}").rows]
             for name in names
@@ -65,6 +67,15 @@ def data() -> Data:
     ("sql", "sentences"),
     [
         ("SELECT SUM(amount) FROM orders", []),
+        ("SELECT SUM(n) FROM probes", []),
+        (
+            "SELECT COUNT(*) FROM probes WHERE ph > 7",
+            [
+                "2 of 4 values of 'ph' are NaN or infinite: so are their sums and averages, and "
+                "NaN is more than any number."
+            ],
+        ),
+        ("SELECT * FROM probes", ["'ph' has values that are NaN or infinite, shown as empty."]),
         ("SELECT id FROM orders WHERE id > 99", ["The result is empty: none fulfils id > 99."]),
         ("SELECT id, note FROM orders", ["Every value of 'note' is NULL."]),
         ("SELECT id FROM orders ORDER BY id LIMIT 3", ["LIMIT 3 may have cut the result."]),

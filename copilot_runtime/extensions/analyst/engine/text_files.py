@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from copilot_runtime.base.encodings import BLOCK, detect_file_encoding
+from copilot_runtime.base.encodings import BLOCK, Encoding, Losses, detect_file_encoding
 from copilot_runtime.base.layouts import Layout
 from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
@@ -38,20 +38,26 @@ def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path)
             plain = target.with_suffix(".plain")
             _unpack(connection, file, plain)
         encoding = detect_file_encoding(plain)
-        if encoding.codec == "utf-8":
+        if encoding == Encoding("utf-8"):
             return TextFile(plain)
+        losses = Losses()
         with (
-            plain.open(encoding=encoding.codec, newline="") as source,
+            plain.open(encoding=encoding.codec, errors=encoding.errors, newline="") as source,
             target.open("w", encoding="utf-8", newline="") as out,
         ):
             while text := source.read(BLOCK):
+                losses.add(text)
                 out.write(text)
     except UnicodeError as error:
         raise DatasetRefused(
             f"The file {file.name!r} cannot be decoded: {error}",
             public=f"The data source {file.name!r} cannot be read: it is not UTF-8.",
         ) from error
-    note = f"{file.name} is not UTF-8: it is read as {encoding.codec}." if encoding.is_guess else ""
+    note = ""
+    if encoding.is_guess:
+        note = f"{file.name} is not UTF-8: it is read as {encoding.codec}."
+    elif losses.count:
+        note = f"{file.name} is {losses.describe(encoding.codec)}."
     return TextFile(target, note)
 
 

@@ -92,7 +92,7 @@ def _write_sheet(
 ) -> Iterator[TableFile]:
     with tempfile.TemporaryFile(dir=folder) as spool:
         layout = _scan(workbook, sheet, spool, on_rows)
-        notes = [*_describe(layout)]
+        notes = [*_describe(layout), *_describe_comments(workbook.file, sheet.part)]
         for number, table in enumerate(layout.tables, 1):
             target = folder / f"{len([*folder.iterdir()])}.csv"
             spool.seek(0)
@@ -141,6 +141,15 @@ def _describe(layout: SheetLayout) -> Iterator[str]:
     labels = any(it.last_row > it.row for it in layout.merged)
     if labels:
         yield "Texts of merged cells stand in each row that they span, numbers in the first one."
+
+
+def _describe_comments(file: OfficeFile, part: str) -> Iterator[str]:
+    """Yield a sentence if cells have comments: they are about values, and not among them."""
+    found = file.find(part, "comments") or file.find(part, "threadedComment")
+    tags = file.iterate_tags(found)
+    places = [it["ref"] for name, it in tags if name in ("comment", "threadedComment")]
+    if places:
+        yield f"Comments on cells are not read: {len(places):,}, the first is on {places[0]}."
 
 
 _NOTES = {

@@ -21,15 +21,22 @@ from copilot_runtime.extensions.knowledge.identifiers import (
 )
 from copilot_runtime.extensions.knowledge.policies import (
     OWNERS_ONLY,
+    Decision,
     Explanation,
     Policy,
     build_actor,
     load_policy,
 )
 from copilot_runtime.extensions.knowledge.policies.policy import PolicyUnreadable
+from copilot_runtime.extensions.knowledge.things import is_merged
 from copilot_runtime.extensions.program import read_command_settings
 
 policy = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+_MERGED = Decision(
+    False, "It joins what several files say, and was taken in before there was a policy."
+)
+_CHANGES = ("`copilot-runtime knowledge ingest` takes it in anew, by file, as rules need it.",)
 
 PolicyOption = Annotated[
     Path | None,
@@ -127,6 +134,8 @@ def explain(
     who = build_actor(user, thread, groups=frozenset(group or ()), agent=agent)
     rules = _load(file, program, config)
     explanation = rules.explain(who, cast("AccessAction", action), uri)
+    if rules is not OWNERS_ONLY and is_merged(uri):
+        explanation = Explanation(_MERGED, explanation.steps, _CHANGES)
     rules.close()
     if as_json:
         show_json(_encode(explanation))

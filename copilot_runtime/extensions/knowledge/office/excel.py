@@ -11,7 +11,8 @@ from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.layouts import Header, count_remarks, find_header
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
 from copilot_runtime.base.workbook import Cell, Row, SheetRows, Workbook
-from copilot_runtime.extensions.knowledge.office.package import OfficeText, Package
+from copilot_runtime.extensions.knowledge.office.drawings import read_drawing, read_paragraphs
+from copilot_runtime.extensions.knowledge.office.package import OfficeText, Package, get_name
 from copilot_runtime.extensions.knowledge.tables import Grid
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _WorkbookReader:
             self._found.add(sheet.name, level=1)
             self._read_sheet(workbook.read(sheet), sheet.name)
             self._add_notes(sheet.part)
+            self._add_drawings(sheet.part)
         if self._repeated:
             self._found.warnings.append(
                 f"Rows that repeat the header are left out: {self._repeated:,}."
@@ -139,6 +141,16 @@ class _WorkbookReader:
             if text.startswith("[Threaded comment]"):  # and a notice for old programs
                 by, text = "", text.partition("Comment:")[2].strip()
             self._found.add(f"Note on {note.get('ref')}{by}: {text}")
+
+    def _add_drawings(self, sheet: str) -> None:
+        """Add the texts of the shapes on a sheet, and of its charts."""
+        part = self._package.find(sheet, "drawing")
+        root = self._package.parse(part)
+        for element in () if root is None else root.iter("{*}txBody", "{*}chart"):
+            if get_name(element) == "chart":
+                self._found.add(read_drawing(self._package, part, element))
+            else:
+                self._found.add("\n".join(read_paragraphs(element)))
 
 
 def _write(cell: Cell) -> str:

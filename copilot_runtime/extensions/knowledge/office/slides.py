@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.office.drawings import read_drawing
 from copilot_runtime.extensions.knowledge.office.package import (
     OfficeText,
     Package,
@@ -78,15 +79,14 @@ class _SlideReader:
             for row in _read_rows(table):
                 self._add(row)
             return
-        if next(shape.iter("{*}chart"), None) is not None:
-            self._found.warnings.append(f"Slide {self._number}: its chart is not read.")
         if next(shape.iter("{*}oleObj"), None) is not None:
             self._found.warnings.append(f"Slide {self._number}: its embedded object is not read.")
-        for diagram in shape.iter("{*}relIds"):
-            relation = self._relations.get(get_attribute(diagram, "dm") or "")
-            root = self._package.parse(relation.target) if relation else None
-            if root is not None:
-                self._add("\n".join(_read_lines(root)))
+        for drawing in shape.iter("{*}chart", "{*}relIds"):
+            text = read_drawing(self._package, self._part, drawing)
+            self._add(text)
+            if not text:
+                warning = f"Slide {self._number}: its chart or diagram is not read."
+                self._found.warnings.append(warning)
         self._add("\n".join(_read_lines(shape)))
 
     def _read_notes(self, root: "Element", kind: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.office.drawings import read_drawing
 from copilot_runtime.extensions.knowledge.office.package import (
     OfficeText,
     Package,
@@ -38,8 +39,12 @@ _UNSEEN = frozenset(
 )
 """Deleted texts, codes of fields, properties, and text boxes, which follow their paragraph."""
 _SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_ASIDES = ("footnoteReference", "endnoteReference", "commentReference", "txbxContent")
-_NOT_READ = ("chart", "relIds", "OLEObject", "altChunk")
+_DRAWINGS = ("chart", "relIds")
+_ASIDES = (
+    *("footnoteReference", "endnoteReference", "commentReference", "txbxContent"),
+    *_DRAWINGS,
+)
+_NOT_READ = ("OLEObject", "altChunk")
 _MARGINS = ("header", "footer")
 _NUMBERS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
 _LEAST_SIZE = 5
@@ -115,11 +120,16 @@ class _WordReader:
                 kind = get_name(aside).removesuffix("Reference")
                 if kind == "txbxContent":
                     self.read(aside)
+                elif kind in _DRAWINGS:
+                    text = read_drawing(self._package, self._package.main, aside)
+                    self._found.add(text)
+                    if not text:
+                        self._warn("A chart or diagram is not read.")
                 else:
                     id = get_attribute(aside, "id") or ""
                     self._found.add(self._notes.pop((kind, id), ""))
         if next(root.iter(*(f"{{*}}{name}" for name in _NOT_READ)), None) is not None:
-            self._warn("Charts, diagrams and embedded objects are not read.")
+            self._warn("Embedded objects are not read.")
 
     def read_margins(self) -> None:
         """Add the headers and footers, each text once."""
@@ -319,7 +329,7 @@ def _is_prompt(element: "Element") -> bool:
 
 
 def _list_asides(block: "Element") -> "Iterator[Element]":
-    """Yield the text boxes of a block, but not those in them, and its references to notes."""
+    """Yield text boxes and drawings of a block, but not those in them, and references to notes."""
     if next(block.iter(*(f"{{*}}{name}" for name in _ASIDES)), None) is None:
         return
     stack = [block]

@@ -144,23 +144,18 @@ def decode_text(data: bytes, *, is_page: bool = False) -> tuple[str, list[str]]:
     A mark at the beginning decides, then the declaration of a page, then the bytes. Raises
     `CopilotError` if no encoding fits.
     """
-    wide = encodings.find_wide_codec(data)
-    declared = _find_declared_codec(data) if is_page and not wide else ""
-    for codec in dict.fromkeys((wide or declared or "utf-8", "utf-8")):
-        try:
-            return data.decode(codec).removeprefix("\ufeff"), []
-        except UnicodeDecodeError:
-            text = data.decode(codec, "replace")
-        lost = text.count("\ufffd")
-        others = len(text) - len(text.encode("ascii", "ignore")) - lost
-        if wide or others > 10 * lost:
-            return text, [f"Its encoding is {codec}, but for {lost} characters."]
+    declared = _find_declared_codec(data) if is_page else ""
     try:
-        text, encoding = encodings.decode_text(data)
+        text, encoding = encodings.decode_text(data, declared)
     except UnicodeError as error:
         raise CopilotError(
             "The encoding of the text is not known.", hint="Save it as UTF-8."
         ) from error
+    text = text.removeprefix("\ufeff")
+    if encoding.is_damaged:
+        losses = encodings.Losses()
+        losses.add(text)
+        return text, [f"Its encoding is {losses.describe(encoding.codec)}."]
     if encoding.is_guess:
         return text, [f"The encoding was guessed: {encoding.codec}. Save it as UTF-8 to be sure."]
     return text, []

@@ -290,6 +290,30 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         "Lines that begin with 'Carried forward': 1. Leave them out of sums.",
     ),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
+    "appVersion,price\n1.10,1.10\n1.2,2.50\n2.0,3.00\n": (
+        [("1.10", 1.1), ("1.2", 2.5), ("2.0", 3.0)],
+        "'appVersion' is a text: its values may be versions, of which 1.10 is not 1.1.",
+    ),
+    "clause,kg,rate\n3.9,1.5,0.5\n3.10,2.50,0.25\n3.11,1.10,0.10\n4,12.75,9\n": (
+        [("3.9", 1.5, 0.5), ("3.10", 2.5, 0.25), ("3.11", 1.1, 0.1), ("4", 12.75, 9.0)],
+        "'clause' is a text: its values may be versions, of which 1.10 is not 1.1.",
+    ),
+    "part,cells,share\n1E5,1e5,1.0E-5\n2E10,2e+06,1E-3\n31,7,0.5\n": (
+        [("1E5", 1e5, 1e-5), ("2E10", 2e6, 1e-3), ("31", 7.0, 0.5)],
+        "'part' is a text: its values may be codes, of which 1E5 is not 100000.",
+    ),
+    "city,n,price\nOslo,1,0.1\nRome,2,0.2\n,3,0.3\n": (
+        [("Oslo", 1, 0.1), ("Rome", 2, 0.2)],
+        "1 line has no label and adds up others: it is left out.",
+    ),
+    "year,shop,n\n2025,a,1\n2025,b,2\n,,3\n2026,a,4\n2026,b,5\n,,9\n": (
+        [(2025, "a", 1), (2025, "b", 2), (2026, "a", 4), (2026, "b", 5)],
+        "2 lines have no label and add up others: they are left out.",
+    ),
+    "city,n\nOslo,1\nRome,2\n,4\n,\n": (
+        [("Oslo", 1), ("Rome", 2), (None, 4)],
+        "Empty lines are left out: 1.",
+    ),
 }
 
 
@@ -360,6 +384,12 @@ ENCODINGS = {
     "shift-jis": "私が東京に住んで",
     "euc-jp": "私は東京に住んでいます",
     "big5": "王小明住在台北",
+    "cp1253": "Γιώργος",
+    "cp1254": "Ayşe Yılmaz",
+    "cp1255": "שלום לכולם",
+    "cp1256": "محمد أحمد",
+    "cp874": "สมชาย ใจดี",
+    "koi8-r": "Папа уходит",
 }
 
 
@@ -371,6 +401,16 @@ async def test_a_file_of_another_encoding_has_its_letters_wherever_they_begin(
     (tmp_path / "t.csv").write_bytes(f"{_LONG}3000,{name}\n".encode(encoding))
     _, rows, _ = await read(options, tmp_path / "t.csv")
     assert (len(rows), rows[-1]) == (3_001, (3_000, name))
+
+
+async def test_a_file_with_a_broken_letter_loses_only_this_one(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    text = "id,name\n1,Zoë Müller Größe\n2,?\n3,Łódź\n".encode()
+    (tmp_path / "t.csv").write_bytes(text.replace(b"?", b"\xe9"))
+    _, rows, description = await read(options, tmp_path / "t.csv")
+    assert [*rows] == [(1, "Zoë Müller Größe"), (2, "\ufffd"), (3, "Łódź")]
+    assert description == "t.csv is utf-8, but for 1 character in line 3."
 
 
 async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(

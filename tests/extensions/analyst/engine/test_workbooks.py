@@ -10,6 +10,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from openpyxl.comments import Comment
 from openpyxl.utils.datetime import CALENDAR_MAC_1904
 
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -70,6 +71,11 @@ def pad_with_zeros(book: Any) -> None:
         book.active[f"A{row}"].number_format = "00000"
 
 
+def comment(book: Any) -> None:
+    for place in ("B2", "B3"):
+        book.active[place].comment = Comment("Estimated.", "Ann")
+
+
 def count_from_1904(book: Any) -> None:
     book.epoch = CALENDAR_MAC_1904
 
@@ -91,6 +97,16 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
     "values": (
         make_workbook([["a", "b", "c", "d"], [1, date(2024, 1, 5), time(8, 30), True]]),
         {"t": (["a", "b", "c", "d"], [(1, date(2024, 1, 5), time(8, 30), True)], "")},
+    ),
+    "comments": (
+        make_workbook([["a", "b"], ["x", 1], ["y", 2]], change=comment),
+        {
+            "t": (
+                ["a", "b"],
+                [("x", 1), ("y", 2)],
+                "Comments on cells are not read: 2, the first is on B2.",
+            )
+        },
     ),
     "1904": (
         make_workbook([["a"], [_DAY], [_DAY.replace(hour=12)]], change=count_from_1904),

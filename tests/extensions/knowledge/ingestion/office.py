@@ -53,6 +53,21 @@ def make_pptx(*slides: str, notes: str = "") -> bytes:
     return _pack("ppt/presentation.xml", files, links)
 
 
+def add_part(data: bytes, owner: str, kind: str, content: str) -> bytes:
+    """Return a document with a further part, to which its owner refers by the kind."""
+    folder, _, name = owner.rpartition("/")
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w") as target:
+        files = {it.filename: source.read(it).decode() for it in source.infolist()}
+        relations = files.get(f"{folder}/_rels/{name}.rels", _relate({}))
+        more = _relate({kind: f"{kind}.xml"}).removeprefix("<Relationships>")
+        files[f"{folder}/_rels/{name}.rels"] = relations.replace("</Relationships>", more)
+        files[f"{folder}/{kind}.xml"] = content
+        for path, text in files.items():
+            target.writestr(path, text)
+    return out.getvalue()
+
+
 def _pack(main: str, files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
     folder, _, name = main.partition("/")
     out = io.BytesIO()

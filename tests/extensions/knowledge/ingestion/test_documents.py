@@ -115,7 +115,7 @@ GUESSED = "The encoding was guessed: {}. Save it as UTF-8 to be sure."
             RUSSIAN.encode() + b"\xff",
             "x.txt",
             f"{RUSSIAN}\ufffd",
-            ["Its encoding is utf-8, but for 1 characters."],
+            ["Its encoding is utf-8, but for 1 character in line 1."],
         ),
         (b"<html><meta charset='shift_jis'>" + JAPANESE.encode("cp932"), "", JAPANESE, []),
         (

@@ -14,7 +14,12 @@ from copilot_runtime.extensions.knowledge.ingestion import (
     read_document,
 )
 from copilot_runtime.extensions.knowledge.office import excel
-from tests.extensions.knowledge.ingestion.office import make_docx, make_pptx, make_xlsx
+from tests.extensions.knowledge.ingestion.office import (
+    add_part,
+    make_docx,
+    make_pptx,
+    make_xlsx,
+)
 from tests.in_one_test import in_one_test
 
 
@@ -296,6 +301,38 @@ def test_a_presentation_has_slides_with_titles_and_notes() -> None:
         ({"page": 1, "heading": "Plan"}, "First\nNotes: Say hello"),
         ({"page": 2, "heading": "Slide 2"}, "Bergen | 5\nBergen | 6"),
     ]
+
+
+CHART = (
+    "<c xmlns:a='a'><title><a:p><a:t>Guests </a:t><a:t>by day</a:t></a:p></title><barChart><ser>"
+    "<tx><strRef><strCache><pt idx='0'><v>Oslo</v></pt></strCache></strRef></tx>"
+    "<cat><numRef><numCache><formatCode>d.m.yyyy</formatCode><pt idx='0'><v>45413</v></pt>"
+    "<pt idx='1'><v>45414</v></pt></numCache></numRef></cat>"
+    "<val><numRef><numCache><formatCode>General</formatCode><pt idx='0'><v>12</v></pt>"
+    "<pt idx='1'><v>9.5</v></pt></numCache></numRef></val></ser></barChart></c>"
+)
+CHART_LINES = ["Guests by day", "Oslo: 2024-05-01: 12; 2024-05-02: 9.5"]
+DIAGRAM = "<d xmlns:a='a'><a:p><a:t>Ask</a:t></a:p><a:p/><a:p><a:t>Answer</a:t></a:p></d>"
+CHARTED = "<chart xmlns:r='r' r:id='chart'/>"
+DRAWN = "<relIds xmlns:r='r' r:dm='diagramData'/>"
+
+
+def test_charts_and_diagrams_of_documents_are_read_or_said() -> None:
+    frames = "".join(f"<p:graphicFrame>{it}</p:graphicFrame>" for it in (CHARTED, DRAWN))
+    slides = make_pptx(shape("Plan", "title") + frames, shape("End", "title") + frames)
+    word = make_docx(f"<w:p><w:r><w:t>Before</w:t>{CHARTED}{DRAWN}</w:r></w:p>")
+    sheet = f"<d xmlns:a='a'>{CHARTED}<txBody><a:p><a:t>Note</a:t></a:p></txBody></d>"
+    book = make_xlsx({"S": "<sheetData><row><c><v>1</v></c></row></sheetData>"})
+    for kind, content in (("chart", CHART), ("diagramData", DIAGRAM)):
+        slides = add_part(slides, "ppt/slide1.xml", kind, content)
+        word = add_part(word, "word/document.xml", kind, content)
+    book = add_part(book, "xl/sheet1.xml", "drawing", sheet)
+    book = add_part(book, "xl/drawing.xml", "chart", CHART)
+
+    assert texts(read(slides)) == ["[Plan]", *CHART_LINES, "Ask", "Answer", "[]", "End"]
+    assert read(slides).warnings == ["Slide 2: its chart or diagram is not read."] * 2
+    assert texts(read(word)) == ["[]", "Before", *CHART_LINES, "Ask", "Answer"]
+    assert texts(read(book)) == ["[S]", "1", *CHART_LINES, "Note"]
 
 
 def test_an_entity_of_a_document_is_not_loaded(tmp_path: Path) -> None:

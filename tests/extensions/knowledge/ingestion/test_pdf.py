@@ -105,6 +105,76 @@ def test_pages_that_are_pictures_are_named() -> None:
     assert attached == "The files attached to it are not read."
 
 
+def paint(content: str, *, form: str = "") -> bytes:
+    """Return a PDF with a page of some operators, a form, and an image named `/Im`."""
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("x"))))
+    page: Any = writer.pages[0]
+    objects = DictionaryObject()
+    for name, kind, data in (("/Im", "/Image", ""), ("/Fm", "/Form", form)):
+        stream = StreamObject()
+        stream.set_data(data.encode())
+        stream[NameObject("/Subtype")] = NameObject(kind)
+        fonts = {NameObject("/Font"): page["/Resources"]["/Font"]}
+        inner = {NameObject("/XObject"): DictionaryObject(objects)}
+        stream[NameObject("/Resources")] = DictionaryObject(fonts | inner)
+        objects[NameObject(name)] = writer._add_object(stream)  # pyright: ignore[reportPrivateUsage]
+    page["/Resources"][NameObject("/XObject")] = objects
+    contents = StreamObject()
+    contents.set_data(content.encode())
+    page[NameObject("/Contents")] = contents
+    return write(writer)
+
+
+SHOWN = "BT /F1 12 Tf 72 700 Td (shown) Tj ET "
+
+
+@in_one_test(
+    ("content", "form"),
+    [
+        ("BT 3 Tr 72 600 Td (hidden) Tj ET", ""),
+        ("BT 1 g 72 600 Td (hidden) Tj ET", ""),
+        ("BT 1 1 0.99 rg 72 600 Td [(hid) -20 (den)] TJ ET", ""),
+        ("1 g 0 0 600 700 re f 0 0 0 0 k BT 72 600 Td (hidden) ' ET", ""),
+        ('0 0 1 rg 0 0 50 50 re f 1 g BT 72 600 Td 0 0 (hidden) " ET', ""),
+        ("BT 0.5 0 0 0.5 72 600 Tm /F1 1.5 Tf (hidden) Tj ET", ""),
+        ("BT -300 600 Td (hidden) Tj 1000 -1500 Td (hidden) Tj ET", ""),
+        ("q 50 0 0 50 0 0 cm /Im Do Q BT 3 Tr 72 600 Td (hidden) Tj ET", ""),
+        ("q 1 0 0 1 0 900 cm /Fm Do Q", "BT /F1 12 Tf (hidden) Tj ET"),
+    ],
+)
+def test_text_that_cannot_be_seen_is_left_out_and_said(content: str, form: str) -> None:
+    document = read_document(paint(SHOWN + content, form=form))
+    assert [chunk.text.strip() for chunk in document.chunks] == ["shown"]
+    assert document.warnings == [
+        "Text on page 1 that cannot be seen, such as white or tiny text, is left out."
+    ]
+
+
+@in_one_test(
+    ("content", "form"),
+    [
+        ("q 612 0 0 792 0 0 cm /Im Do Q BT 3 Tr 72 600 Td (kept) Tj ET", ""),
+        ("BT 3 Tr 72 600 Td (kept) Tj ET q 612 0 0 792 0 0 cm /Fm Do Q", "/Im Do"),
+        ("0 0 1 rg 0 590 300 40 re f BT 1 g 72 600 Td (kept) Tj ET", ""),
+        ("40 w 0 600 m 300 600 l S BT 1 g 72 600 Td (kept) Tj ET", ""),
+        ("q 1 g Q BT 72 600 Td (kept) Tj ET", ""),
+        ("/Separation cs 1 scn BT 72 600 Td (kept) Tj ET", ""),
+        ("BT 10 0 0 10 72 600 Tm /F1 1 Tf (kept) Tj ET", ""),
+        ("1 g /Fm Do BT 72 600 Td (kept) Tj ET", "0 g 0 590 300 40 re f"),
+        ("BT 72 600 Td (kept) Tj ET /Odd gs Q 1 cm", ""),
+    ],
+)
+def test_text_that_can_be_seen_or_was_recognised_is_read(content: str, form: str) -> None:
+    document = read_document(paint(SHOWN + content, form=form))
+    assert document.chunks[0].text.split() == ["shown", "kept"]
+    assert document.warnings == []
+
+
+def test_a_drawing_with_nothing_but_recognised_text_is_read() -> None:
+    data = paint("0 g 0 590 300 40 re f BT /F1 12 Tf 3 Tr 72 600 Td (kept) Tj ET")
+    assert read_document(data).chunks[0].text.strip() == "kept"
+
+
 def test_pages_whose_glyphs_have_no_characters_are_named() -> None:
     document = read_document(make_pdf("Price:\n\x01\x02 \x03", "y"))
     assert [chunk.text for chunk in document.chunks] == ["Price:\n\ufffd", "y"]

@@ -376,6 +376,20 @@ def test_explain_takes_the_path_of_a_file(tmp_path: Path, path: str) -> None:
     assert "is taken for a path: common.Folder.handbook/common." in done.stderr
 
 
+def test_explain_knows_what_was_taken_in_before_the_policy(tmp_path: Path) -> None:
+    rules = write(tmp_path, "default: allow\nrules: []")
+    thing = f"common.Message.{'0' * 32}"
+
+    done = run("explain", "ann", "read", thing, "--policy", str(rules))
+
+    assert done.exit_code == 1
+    assert "denied: It joins what several files say, and was taken in before" in done.stdout
+    assert (
+        run("explain", "ann", "read", f"common.Folder.a/{thing}", "--policy", str(rules)).exit_code
+        == 0
+    )
+
+
 def test_an_action_that_is_none_is_refused() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'read'"):
         CliRunner().invoke(

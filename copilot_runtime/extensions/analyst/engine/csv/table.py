@@ -4,7 +4,8 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, starmap
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import duckdb
 from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
-from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, DateOrder
+from copilot_runtime.extensions.analyst.engine.csv.columns import (
+    ColumnTypes,
+    DateOrder,
+    TypedColumn,
+)
 from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
 from copilot_runtime.extensions.analyst.engine.csv.values import (
     Kind,
@@ -30,6 +35,8 @@ _MISSING = "\x01"
 """What stands for a value that a line does not have; no text is this."""
 
 _MOST_NOTES = 12
+_SUMS_ALONE = 100
+"""Lines without a label, of which so many are no sums."""
 
 _LABELS = 3
 """Columns of which the first value may be the label of a line."""
@@ -114,6 +121,7 @@ class CsvFiles:
             f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT {selected} FROM {texts}"
         )
         self._connection.execute(f"DROP TABLE {texts}")
+        self._drop_sums(quote_name(name), columns)
         if self._totals:
             words = ", ".join(map(quote_text, dict.fromkeys(self._totals)))
             label = _write_label([quote_name(name) for name in names])
@@ -134,6 +142,35 @@ class CsvFiles:
             *self._notes[:_MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
+
+    def _drop_sums(self, table: str, columns: Sequence[TypedColumn]) -> None:
+        """Leave out lines without any label whose numbers add up the lines above them."""
+        names = [quote_name(one.name) for one in columns]
+        numbers = [quote_name(one.name) for one in columns if one.type in ("BIGINT", "DOUBLE")]
+        labels = [name for name in names if name not in numbers]
+        if not numbers or len(names) < 2:
+            return
+        is_bare = " AND ".join(f"{name} IS NULL" for name in labels or names[:1])
+        values = ", ".join(numbers)
+        bare: list[Any] = self._connection.execute(
+            f"SELECT rowid, {values} FROM {table} WHERE {is_bare} ORDER BY rowid LIMIT {_SUMS_ALONE}"
+        ).fetchall()
+        sums, found, start = ", ".join(f"sum({name})" for name in numbers), list[int](), 0
+        for row, *cells in bare if len(bare) < _SUMS_ALONE else ():
+            added: Any = self._connection.execute(
+                f"SELECT count(*), {sums} FROM {table} WHERE rowid BETWEEN {start} AND {row - 1}"
+            ).fetchone()
+            pairs = [it for it in zip(cells, added[1:], strict=True) if it[0] is not None]
+            if added[0] > 1 and any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
+                found.append(row)
+                start = row + 1
+        if found:
+            rows = ", ".join(map(str, found))
+            self._connection.execute(f"DELETE FROM {table} WHERE rowid IN ({rows})")
+            verb, end = ("adds", "it is") if len(found) == 1 else ("add", "they are")
+            self._notes.append(
+                f"{_lines(len(found))} no label and {verb} up others: {end} left out."
+            )
 
     def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
@@ -282,6 +319,10 @@ class CsvFiles:
     def _count(self, part: str, condition: str) -> int:
         row: Any = self._connection.execute(f"SELECT count(*) FROM {part} WHERE {condition}")
         return int(row.fetchone()[0])
+
+
+def _is_sum(cell: float, added: float | None) -> bool:
+    return added is not None and isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
 
 
 def _read_layout(file: TextFile) -> Layout:

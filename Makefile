@@ -119,7 +119,7 @@ docs-site: setup  ## Build the site of the documents into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 protos: setup  ## Write anew what is generated of our .proto files
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. copilot_runtime/extensions/grpc/protos/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. copilot_runtime/extensions/grpc/protos/*.proto
 
 lock: .venv/ready  ## Choose versions anew
 	scripts/lock

@@ -8,14 +8,10 @@ interleave. `AgentState` is a snapshot; transports compute the deltas.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, Literal
 
 from copilot_runtime.api.messages import Message, Part, Role
 from copilot_runtime.base.errors import ErrorReport
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,20 +346,3 @@ _QUESTIONS = frozenset({"on_interrupt", "CopilotKitLangGraphInterruptEvent"})
 def is_question(event: Event) -> bool:
     """Return whether an event is a question to a person."""
     return isinstance(event, Interrupt) or (isinstance(event, Custom) and event.name in _QUESTIONS)
-
-
-def dump_event(event: Event) -> bytes:
-    """Serialise an event as JSON, for logs outside this process."""
-    return _adapter().dump_json(event)
-
-
-def load_event(data: bytes) -> Event:
-    """Deserialise the output of `dump_event`. Raises `pydantic.ValidationError` if invalid."""
-    return _adapter().validate_json(data)
-
-
-@cache
-def _adapter() -> "TypeAdapter[Event]":
-    from pydantic import Discriminator, TypeAdapter  # building it takes 40 ms: only when used
-
-    return TypeAdapter(Annotated[Event, Discriminator("type")])

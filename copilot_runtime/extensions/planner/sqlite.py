@@ -9,20 +9,10 @@ from pathlib import Path
 from time import time
 from typing import Any, TypeVar
 
-from copilot_runtime.base.errors import (
-    ConfigurationFailed,
-    CopilotError,
-    StoreFailed,
-    StoreReadOnly,
-)
+from copilot_runtime.base.errors import CopilotError, StoreFailed, StoreReadOnly
 from copilot_runtime.database.server_locks import Server, is_alive, remove_stale_locks
-from copilot_runtime.database.sqlite.file import (
-    build_failure,
-    build_later_error,
-    create_private_file,
-    is_write_refusal,
-    use_write_ahead_log,
-)
+from copilot_runtime.database.sqlite.file import build_failure, is_write_refusal
+from copilot_runtime.database.sqlite.tables import Tables, open_tables
 from copilot_runtime.database.sqlite.workers import Work, Writer
 from copilot_runtime.extensions.planner.events import (
     PlanEntry,
@@ -90,9 +80,14 @@ CREATE TABLE commands (
     data BLOB NOT NULL
 );
 """
+_TABLES = Tables(
+    application=APPLICATION,
+    version=SCHEMA_VERSION,
+    schema=_SCHEMA,
+    content="database of plans",
+    public=PUBLIC,
+)
 _COLUMNS = "id, user, thread, created, updated, status, title"
-_BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process that locks the file."""
 
 
 class SqlitePlanLog(PlanLog):
@@ -390,41 +385,8 @@ def _check_lease(connection: sqlite3.Connection, lease: Lease) -> None:
 
 
 def open_plan_file(path: Path) -> sqlite3.Connection:
-    """Open a plan file for writing; create it if it does not exist.
-
-    Raises `ConfigurationFailed` if it is not a plan file of this version, or `sqlite3.Error` or
-    `OSError`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    create_private_file(path)  # not readable by other users of the machine
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
-    )
-    try:
-        use_write_ahead_log(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("BEGIN IMMEDIATE")
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (application, version) != (APPLICATION, SCHEMA_VERSION):
-            if application == APPLICATION and version > SCHEMA_VERSION:
-                raise build_later_error(path, public=PUBLIC)
-            if application or tables:
-                raise ConfigurationFailed(
-                    f"{str(path)!r} is no database of plans of this version.",
-                    hint="Name another file.",
-                    public=PUBLIC,
-                )
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    """Open a plan file for writing; see `open_tables`."""
+    return open_tables(path, _TABLES)
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

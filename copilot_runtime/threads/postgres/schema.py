@@ -4,7 +4,7 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Any
 
-from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.database.postgres.tables import migrate
 from copilot_runtime.threads.store import ThreadKey
 
 LOCKS = 0x436F7054
@@ -101,17 +101,9 @@ def hash_key(key: ThreadKey) -> bytes:
 async def prepare(connection: Any) -> None:
     """Create or migrate the tables; an advisory lock admits one server at a time."""
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
-        await connection.execute("CREATE TABLE IF NOT EXISTS copilot_schema (version integer)")
-        version = await connection.fetchval("SELECT max(version) FROM copilot_schema") or 0
-        if version > SCHEMA_VERSION:
-            raise ConfigurationFailed(
-                "The threads were written by a later version of copilot-runtime.",
-                hint="Install that version, or name another database.",
-            )
-        for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
-            await connection.execute(migration)
-            await connection.execute("INSERT INTO copilot_schema VALUES ($1)", number)
+        version = await migrate(
+            connection, _MIGRATIONS, versions="copilot_schema", lock=LOCKS, content="threads"
+        )
         if version < _SECRET_SINCE:  # agents know existing threads by ids without it
             await connection.execute(
                 "INSERT INTO copilot_secret"

@@ -227,21 +227,14 @@ class RunHandler(RequestHandler):
                         _feed(log, batch.events)
             return log.build_task()
 
-    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
+    async def _refuse_push_notifications(self, params: Any, context: Any) -> Any:
         del params, context
         raise PushNotificationNotSupportedError
 
-    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
-        del params, context
-        raise PushNotificationNotSupportedError
-
-    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
-        del params, context
-        raise PushNotificationNotSupportedError
-
-    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
-        del params, context
-        raise PushNotificationNotSupportedError
+    on_create_task_push_notification_config = _refuse_push_notifications
+    on_get_task_push_notification_config = _refuse_push_notifications
+    on_list_task_push_notification_configs = _refuse_push_notifications
+    on_delete_task_push_notification_config = _refuse_push_notifications
 
     async def on_get_extended_agent_card(self, params: Any, context: Any) -> Any:
         del params, context

@@ -7,8 +7,9 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.database.postgres.pool import Pool
+from copilot_runtime.database.postgres.tables import migrate
 from copilot_runtime.extensions.access.api_keys.key import (
     COLUMNS,
     ApiKey,
@@ -20,7 +21,8 @@ from copilot_runtime.extensions.access.api_keys.key import (
 T = TypeVar("T")
 
 _TABLE = "copilot_api_keys"
-_SCHEMA = f"""
+_MIGRATIONS = (
+    f"""
 CREATE TABLE IF NOT EXISTS {_TABLE} (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -39,7 +41,8 @@ CREATE TABLE IF NOT EXISTS copilot_nonces (
     nonce TEXT PRIMARY KEY, expires_at DOUBLE PRECISION NOT NULL
 );
 CREATE INDEX IF NOT EXISTS copilot_nonces_by_end ON copilot_nonces (expires_at)
-"""
+""",
+)
 _ADD_NONCE = """
 WITH old AS (
     DELETE FROM copilot_nonces WHERE nonce IN (
@@ -48,8 +51,7 @@ WITH old AS (
 )
 INSERT INTO copilot_nonces VALUES ($1, $2) ON CONFLICT DO NOTHING
 """
-_VERSIONS = "copilot_api_key_schema"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = len(_MIGRATIONS)
 """The schema version that this program reads and writes."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM {_TABLE}"  # noqa: S608 - our own names
@@ -161,14 +163,10 @@ def _build_failure(reason: str) -> StoreFailed:
 async def prepare(connection: Any) -> None:
     """Create the table if it is missing, one server at a time. Raises `ConfigurationFailed`."""
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        await connection.execute(f"CREATE TABLE IF NOT EXISTS {_VERSIONS} (version integer)")
-        version = await connection.fetchval(f"SELECT max(version) FROM {_VERSIONS}") or 0  # noqa: S608
-        if version > SCHEMA_VERSION:
-            raise ConfigurationFailed(
-                "The API keys were written by a later version of copilot-runtime.",
-                hint="Install that version, or name another database.",
-            )
-        await connection.execute(_SCHEMA)  # it may be there from before versions were noted
-        if version < SCHEMA_VERSION:
-            await connection.execute(f"INSERT INTO {_VERSIONS} VALUES ($1)", SCHEMA_VERSION)  # noqa: S608
+        await migrate(
+            connection,
+            _MIGRATIONS,
+            versions="copilot_api_key_schema",
+            lock=_LOCK,
+            content="API keys",
+        )

@@ -123,7 +123,7 @@ class MemoryEventLog(EventLog):
     """The newest events of this process, in memory."""
 
     def __init__(self, max_events: int = 10_000, *, max_bytes: int = MOST_BYTES) -> None:
-        self._id = make_log_id()
+        self._id = token_hex(4)  # makes its cursors distinct from those of other logs
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._events: deque[bytes] = deque()
@@ -192,11 +192,6 @@ class Notifier:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await event.wait()
-
-
-def make_log_id() -> str:
-    """Return a new identifier for a log, which makes its cursors distinct from others."""
-    return token_hex(4)
 
 
 def make_cursor(log_id: str, number: int) -> Cursor:

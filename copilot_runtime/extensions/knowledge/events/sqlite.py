@@ -12,12 +12,8 @@ from typing import TypeVar
 from copilot_runtime.api.bus import START, Cursor
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.database.sqlite.file import (
-    build_later_error,
-    create_private_file,
-    open_for_reading,
-    use_write_ahead_log,
-)
+from copilot_runtime.database.sqlite.file import open_for_reading
+from copilot_runtime.database.sqlite.tables import Tables, open_tables
 from copilot_runtime.database.sqlite.workers import Readers, Writer
 from copilot_runtime.extensions.knowledge.events.event import (
     EventFilter,
@@ -34,7 +30,6 @@ from copilot_runtime.extensions.knowledge.events.log import (
     Notifier,
     Span,
     make_cursor,
-    make_log_id,
     parse_cursor,
 )
 
@@ -46,6 +41,7 @@ APPLICATION = 0x436F7045
 SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE log (id TEXT NOT NULL, floor INTEGER NOT NULL DEFAULT 0);
+INSERT INTO log (id) VALUES (lower(hex(randomblob(4))));
 CREATE TABLE events (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -54,13 +50,18 @@ CREATE TABLE events (
     data BLOB NOT NULL
 )
 """
-_PATIENCE = 5.0
-"""Busy timeout of SQLite, in seconds."""
-
 _MOST_EXAMINED = 5_000
 """Maximum number of rows that one page examines."""
 
 _PUBLIC = "The events cannot be used."
+
+_TABLES = Tables(
+    application=APPLICATION,
+    version=SCHEMA_VERSION,
+    schema=_SCHEMA,
+    content="log of events",
+    public=_PUBLIC,
+)
 
 
 class SqliteEventLog(EventLog):
@@ -226,57 +227,8 @@ def _build_query(filter: EventFilter) -> tuple[str, Sequence[str]]:
 
 
 def open_event_file(path: Path) -> sqlite3.Connection:
-    """Open a file for writing, and create it if necessary.
-
-    Raises `ConfigurationFailed` if the file has another format, `sqlite3.Error`, or `OSError`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    create_private_file(path)  # the events are private to the file's owner
-    connection = sqlite3.connect(
-        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-    )
-    try:
-        _prepare(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables of a new file. A file of another format stays unchanged."""
-    connection.execute("BEGIN")  # in one snapshot: another process may be creating the tables
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    connection.execute("ROLLBACK")
-    is_new = not (application or tables)
-    if application == APPLICATION and version > SCHEMA_VERSION:
-        raise build_later_error(path, public=_PUBLIC)
-    if not is_new and (application, version) != (APPLICATION, SCHEMA_VERSION):
-        raise ConfigurationFailed(
-            f"{str(path)!r} is no log of events of this version.",
-            hint="Name another file.",
-            public=_PUBLIC,
-        )
-    use_write_ahead_log(connection)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    if is_new:
-        _make_tables(connection)
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:  # otherwise another process was first
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO log (id) VALUES (?)", (make_log_id(),))
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    finally:
-        connection.execute("COMMIT")
+    """Open a file for writing; see `open_tables`."""
+    return open_tables(path, _TABLES)
 
 
 def _build_failure(path: Path, error: Exception) -> CopilotError:

@@ -24,7 +24,7 @@ from mcp_types import (
     Tool,
 )
 
-from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.action import Action, ActionContext, RunAction
 from copilot_runtime.base.errors import CopilotError, NetworkError
 from copilot_runtime.base.jsonvalue import JsonObject, get_object
 from copilot_runtime.extensions.mcp.client.pool import Connection
@@ -202,19 +202,9 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
 
     slug, label = server.slug, server.label
     return [
-        Action(
-            name=f"{slug}_list_resources",
-            description=f"List what {label} has to read.",
-            parameters=_NO_PARAMETERS,
-            run=list_items,
-            is_idempotent=True,
-        ),
-        Action(
-            name=f"{slug}_read_resource",
-            description=f"Read a resource of {label} by its URI.",
-            parameters=_URI,
-            run=read,
-            is_idempotent=True,
+        _build_reader(f"{slug}_list_resources", f"List what {label} has to read.", list_items),
+        _build_reader(
+            f"{slug}_read_resource", f"Read a resource of {label} by its URI.", read, _URI
         ),
     ]
 
@@ -241,21 +231,21 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
 
     slug, label = server.slug, server.label
     return [
-        Action(
-            name=f"{slug}_list_prompts",
-            description=f"List the prompts that {label} has prepared, and their arguments.",
-            parameters=_NO_PARAMETERS,
-            run=list_items,
-            is_idempotent=True,
+        _build_reader(
+            f"{slug}_list_prompts",
+            f"List the prompts that {label} has prepared, and their arguments.",
+            list_items,
         ),
-        Action(
-            name=f"{slug}_get_prompt",
-            description=f"Get a prompt of {label} by its name.",
-            parameters=_PROMPT,
-            run=get,
-            is_idempotent=True,
-        ),
+        _build_reader(f"{slug}_get_prompt", f"Get a prompt of {label} by its name.", get, _PROMPT),
     ]
+
+
+def _build_reader(
+    name: str, description: str, run: RunAction, parameters: Mapping[str, Any] = _NO_PARAMETERS
+) -> Action:
+    return Action(
+        name=name, description=description, parameters=parameters, run=run, is_idempotent=True
+    )
 
 
 @contextmanager

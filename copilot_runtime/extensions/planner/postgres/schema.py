@@ -11,8 +11,8 @@ from contextvars import Context
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.database.postgres.pool import Pool
+from copilot_runtime.database.postgres.tables import migrate
 
 LOCKS = 0x436F7050
 """First key of our advisory locks; the second is 0 for the schema, or else a server's id."""
@@ -68,17 +68,9 @@ SCHEMA_VERSION = len(_MIGRATIONS)
 async def prepare(connection: Any) -> None:
     """Create or migrate the tables, one server at a time."""
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
-        await connection.execute("CREATE TABLE IF NOT EXISTS copilot_plan_schema (version integer)")
-        version = await connection.fetchval("SELECT max(version) FROM copilot_plan_schema") or 0
-        if version > SCHEMA_VERSION:
-            raise ConfigurationFailed(
-                "The plans were written by a later version of copilot-runtime.",
-                hint="Install that version, or name another database.",
-            )
-        for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
-            await connection.execute(migration)
-            await connection.execute("INSERT INTO copilot_plan_schema VALUES ($1)", number)
+        await migrate(
+            connection, _MIGRATIONS, versions="copilot_plan_schema", lock=LOCKS, content="plans"
+        )
         await connection.execute(
             "DELETE FROM copilot_plan_servers WHERE until < now() - interval '1 day'"
         )

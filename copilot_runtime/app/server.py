@@ -1,19 +1,16 @@
 """Serve a runtime over HTTP: build its router, its health endpoints, and its applications."""
 
-import asyncio
 import logging
-import os
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from starlette.routing import BaseRoute, Route
-from starlette.routing import Router as StarletteRouter
-from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.app.extension import Core, Extension
+from copilot_runtime.app.lazy_app import LazyApp, is_traced
 from copilot_runtime.app.lifecycle import Lifecycle
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.gc_tuning import tune_while_serving
@@ -21,7 +18,7 @@ from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.schemes import SchemeChain
 from copilot_runtime.transports.auth import Authenticate, Authenticator
-from copilot_runtime.transports.router import ChatUrls, Router, RouterResponse, normalize_path
+from copilot_runtime.transports.router import Router, RouterResponse, normalize_path
 from copilot_runtime.transports.thread_push.join_tokens import JoinTokens, OpenStreams
 from copilot_runtime.transports.thread_push.push import ThreadPush
 from copilot_runtime.transports.transport import Services, Transport
@@ -241,43 +238,3 @@ def _list_root_routes(
         response = RouterResponse(router, {"path": url, "raw_path": url.encode()})
         found.append(Route(f"/{name}", response))
     return found
-
-
-class LazyApp:
-    """Sends chats to `router` and all other requests to the application that `make` returns.
-
-    `make` is called once, in a thread, so that streams are not blocked. `lifespan` is entered here,
-    not in that application.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        router: ASGIApp,
-        *,
-        make: Callable[[], ASGIApp],
-        lifespan: Lifespan[Any],
-    ) -> None:
-        self._chats = ChatUrls(path)
-        self._router = router
-        self._make = make
-        self._live = StarletteRouter(lifespan=lifespan)
-        self._made: asyncio.Future[ASGIApp] | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._chats.match(scope):
-            app = self._router
-        elif scope["type"] == "lifespan":
-            app = self._live
-        else:
-            if self._made is None:
-                self._made = asyncio.ensure_future(asyncio.to_thread(self._make))
-            app = await asyncio.shield(
-                self._made
-            )  # a disconnecting client must not cancel it for others
-        await app(scope, receive, send)
-
-
-def is_traced() -> bool:
-    """Return `True` if FastAPI must see each request because it may be instrumented for tracing."""
-    return "opentelemetry" in sys.modules or "FASTAPI_OTEL_AUTO_CONFIGURE" in os.environ

@@ -252,31 +252,3 @@ class TranscriptionSettings(Section):
     language: str | None = Field(
         default=None, description="Language of all recordings, as ISO 639-1 code."
     )
-
-
-class ConsoleSettings(Section):
-    """The pages for people: the chat at /, and those of extensions."""
-
-    enabled: bool = Field(
-        default=True, description="Whether the pages are served. `console: false` is short."
-    )
-    title: str = Field(
-        default="copilot-runtime", min_length=1, description="Name in the header of all pages."
-    )
-    logo: str = Field(
-        default="",
-        pattern=r"(?i)^(.+\.(svg|png))?$",
-        description="Logo in header and browser tab: .svg or .png. Empty: ours.",
-    )
-    suggestions: Words = Field(
-        default=(),
-        description="Questions offered before the first message. Empty: those of the agent.",
-    )
-
-
-def _read_switch(value: Any) -> Any:
-    """Parse `console: false` as a section."""
-    return {"enabled": value} if isinstance(value, bool) else value
-
-
-Console = Annotated[ConsoleSettings, BeforeValidator(_read_switch)]

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from copilot_runtime.config.checks import check_secret, check_store_address
-from copilot_runtime.config.sections import Console, ConsoleSettings
+from copilot_runtime.config.console import Console, ConsoleSettings
 from copilot_runtime.config.problems import SettingOrigins, explain
 from copilot_runtime.config.section import (
     CarrierAddress,

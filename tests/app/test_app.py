@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.app.server import LazyApp
+from copilot_runtime.app.lazy_app import LazyApp
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.testing import ScriptedAgent
 from copilot_runtime.threads.memory import MemoryThreads

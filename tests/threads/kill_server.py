@@ -11,7 +11,7 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import ActionExecutionResult, AgentState, Custom, Event, Events
 from copilot_runtime.app.app import CopilotRuntime
-from copilot_runtime.config.sections import ConsoleSettings
+from copilot_runtime.config.console import ConsoleSettings
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.programs import serve_program

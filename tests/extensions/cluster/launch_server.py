@@ -11,7 +11,7 @@ from typing import Any
 from agents import Agent, function_tool
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.config.sections import ConsoleSettings
+from copilot_runtime.config.console import ConsoleSettings
 from tests.extensions.frameworks.sdk_model import Output, PlayingModel, call, text
 from tests.programs import serve_program
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
-from copilot_runtime.config.sections import ConsoleSettings
+from copilot_runtime.config.console import ConsoleSettings
 from copilot_runtime.extensions.scenarios.attempt import Attempt, Player
 from copilot_runtime.extensions.scenarios.definition import Scenario
 from copilot_runtime.extensions.scenarios.files import Place

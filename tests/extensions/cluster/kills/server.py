@@ -20,7 +20,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import ChatRequest, RunInput
 from copilot_runtime.api.events import Event, Events, Interrupt, RunFinished
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
-from copilot_runtime.config.sections import ConsoleSettings
+from copilot_runtime.config.console import ConsoleSettings
 
 PATH = "/copilotkit"
 

@@ -113,7 +113,7 @@ class Painting:
         if operator == b"Do":
             self._state = self._levels.pop().outer
 
-    def find_hidden(self) -> set[int]:
+    def find_invisible(self) -> set[int]:
         """Return the numbers of the texts that cannot be seen."""
         if self._areas and not self._seen:
             return self._hidden

@@ -15,6 +15,7 @@ from copilot_runtime.base.shapes import (
     is_page_number,
     list_names,
     names_values,
+    repeats,
 )
 
 Line = tuple[int, Record]
@@ -105,6 +106,7 @@ class _Table:
         """The number of values of the first row of its last group."""
         self.is_new = True
         """`True` while further rows may show the kinds of its values."""
+        self._header = first
         self._names = [*map(_fold, first[:_COLUMNS])]
         self._titles = {*titles}
         self._rows: list[Record] = []
@@ -138,7 +140,7 @@ class _Table:
 
         `None` if it is no row of names, `False` if it may be a row with texts in place of numbers.
         """
-        if self._repeats(record):
+        if repeats(self._header, record):
             return None
         is_other = self._compare(record[:_COLUMNS], [row[:_COLUMNS] for row in below])
         self._doubts += not is_other
@@ -148,13 +150,10 @@ class _Table:
 
     def is_followed(self, record: Record, below: Sequence[Record], titles: Iterable[str]) -> bool:
         """Return whether a record below an empty line names the columns of another table."""
-        if self._repeats(record) and self._titles.issuperset(titles):
+        if repeats(self._header, record) and self._titles.issuperset(titles):
             return False
         is_other = len(record) != self.width and {len(row) for row in below} == {len(record)}
         return names_values(record[:_COLUMNS], below, is_other=is_other)
-
-    def _repeats(self, record: Record) -> bool:
-        return [*map(_fold, record[:_COLUMNS])] == self._names
 
     def _compare(self, record: Record, below: Sequence[Record]) -> bool | None:
         names = list_names(record)

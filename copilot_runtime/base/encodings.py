@@ -31,13 +31,16 @@ _LETTERS = {
     "cp1253": "αοιετσνηυρπκμλςωάίόγδέήθχφβξύζψώϊϋΐΰ",
     "cp1255": "יוהלארמתשבנםחדעקפטגצסכזןךץף",
     "cp1256": "اليمنرتوبةعدسفهكقأحجشطصخىزإضذثغئظءؤآپچژگ",
-    "cp874": "านรอกเง\u0e48มยลวดท\u0e49ส\u0e35ต\u0e31ค\u0e34ปบใหแจพ\u0e4cชข\u0e38ไะ\u0e37ถ\u0e36\u0e39ญโศผซำณธภษ\u0e47ฟฤฐฉฮฆฎฝ\u0e4aฏฬ\u0e4bฑฌฒฯๆ",
+    "cp874": (
+        "านรอกเง\u0e48มยลวดท\u0e49ส\u0e35ต\u0e31ค\u0e34ปบใหแจพ\u0e4cชข\u0e38ไ"
+        "ะ\u0e37ถ\u0e36\u0e39ญโศผซำณธภษ\u0e47ฟฤฐฉฮฆฎฝ\u0e4aฏฬ\u0e4bฑฌฒฯๆ"
+    ),
 }
 """Codecs of other scripts, and their letters, the most frequent first."""
 _OTHERS = re.compile("[\x00-\x7f\xa0«»\u2013-\u2026№€₪°§·\u200e\u200f،؛؟\u0640\u05be\u05f3\u05f4]+")
 """Characters between words of other scripts."""
 _MISFIT = re.compile(
-    "[A-Za-z][^\x00-\x7f]|[^\x00-\x7f][A-Za-z]|[а-яёα-ώ][А-ЯЁΑ-Ω]"
+    "[A-Za-z][^\x00-\x7f]|[^\x00-\x7f][A-Za-z]|[\u0430-\u0451\u03ac-\u03ce][\u0401-\u042f\u0391-\u03a9]"
     "|(?<![\u0e01-\u0e2e\u0e31\u0e34-\u0e3a\u0e47-\u0e4e])[\u0e31\u0e34-\u0e3a\u0e47-\u0e4e]"
     "|[\u0e40-\u0e44](?![\u0e01-\u0e2e])"
 )
@@ -48,7 +51,7 @@ _LEAST_SCORE = -4.1
 _TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 
 _WESTERN = re.compile(
-    "[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøåìòÌÒýÝ"
+    "[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøåìòÌÒ"
     "«»€\u2018-\u201e\u2013\u2014…°§·ªº©®²½\xa0]*"
 )
 """Texts of Western Europe, which a detector cannot tell from those of Central Europe."""

@@ -92,12 +92,6 @@ class Header:
     has_index: bool = False
     """`True` if the file gives no name to the first column, as programs for statistics do."""
 
-    def repeats(self, record: Record) -> bool:
-        """Return whether a record is the header again."""
-        if not self.cells or len(record) != len(self.cells):
-            return False
-        return record[0] == self.cells[0] and (*record,) == self.cells
-
 
 def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Layout:
     """Return the layout of a file by its first characters, with the delimiter if it is known.

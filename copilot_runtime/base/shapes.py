@@ -30,6 +30,9 @@ RULES = ("---", "===", "___", ":--", "--:")
 DITTO = "\u3003"
 """The mark that stands for the value above it; others, such as `"`, are values, too."""
 
+_SPACES = " \t\n\r\u00a0\ufeff"
+"""Spaces, and the mark at the beginning of a file, which may stand around the names of columns."""
+
 Record = Sequence[str]
 Shape = Literal["empty", "year", "date", "number", "text"]
 
@@ -41,6 +44,15 @@ def names_values(first: Record, below: Sequence[Record], *, is_other: bool = Fal
     """
     names = list_names(first)
     return len(names) > 1 and (is_other or any(has_no_texts(below, at) for at in names))
+
+
+def repeats(names: Record, record: Record) -> bool:
+    """Return whether a record is the names of columns again, but for spaces around them."""
+    if not names or len(record) != len(names):
+        return False
+    if record[0].strip(_SPACES) != names[0].strip(_SPACES):  # as in most rows
+        return False
+    return all(a.strip(_SPACES) == b.strip(_SPACES) for a, b in zip(names, record, strict=True))
 
 
 def list_names(record: Record) -> Sequence[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from copilot_runtime.base.shapes import is_page_number
+from copilot_runtime.base.shapes import is_page_number, repeats
 from copilot_runtime.base.workbook import Cell, Range, Row, SheetRows, Unit
 
 Cells = Mapping[int, Cell]
@@ -52,9 +52,8 @@ class Part:
 
     def repeats_names(self, cells: Cells) -> bool:
         """Return whether a row is the header again."""
-        pairs = ((self.header.get(at), cell) for at, cell in cells.items())
-        is_equal = all(above is not None and above.text == cell.text for above, cell in pairs)
-        return is_equal and len(cells) == len(self.header) > 1
+        names, texts = ([it.text for it in row.values()] for row in (self.header, cells))
+        return self.header.keys() == cells.keys() and len(names) > 1 and repeats(names, texts)
 
     def is_followed(self, other: "Part") -> bool:
         """Return whether a part that touches this one is certainly another table."""

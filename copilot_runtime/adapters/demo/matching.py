@@ -241,7 +241,7 @@ def match_actions(text: str, actions: Sequence[Action], *, by_name: bool = False
     """
     threshold = _MIN_NAME_SCORE if by_name else _MIN_SCORE
     matches: list[Match] = []
-    for clause in split_clauses(text):
+    for clause in _split_clauses(text):
         if action := _find_best(clause, actions, threshold):
             matches.append(Match(action, clause))
         elif matches:  # "note the milk and the eggs": the second half belongs to the first
@@ -264,7 +264,7 @@ def format_title(action: Action) -> str:
     return " ".join(split_words(action.name)).capitalize()
 
 
-def split_clauses(text: str) -> list[str]:
+def _split_clauses(text: str) -> list[str]:
     """Cut a sentence at `and`, commas and stops, but never inside quotes."""
     clauses = _SEPARATOR.sub(lambda separator: separator[1] or "\0", text).split("\0")
     return [clause.strip() for clause in clauses if clause.strip()]

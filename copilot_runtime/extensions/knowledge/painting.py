@@ -23,6 +23,7 @@ _UNPAINTED = 3
 _FILLED = (0, 4)
 _LEAST_SIZE = 1.0
 """The smallest font size that can be read, in points."""
+_LEAST_ALPHA = 0.02
 _LEAST_WIDTH = 4.0
 """The width of the thinnest line that may be the background of a text, in points."""
 _AREAS = 5_000
@@ -74,7 +75,7 @@ class Painting:
         self._handlers: Mapping[bytes, Callable[[list[Any]], object]] = {
             b"q": lambda _: self._levels[-1].saved.append(self._state),
             b"Q": self._restore,
-            b"cm": lambda it: self._set(matrix=_multiply(it, self._state.matrix)),
+            b"cm": self._transform,
             b"Tr": lambda it: self._set(mode=int(it[0])),
             b"Tf": lambda it: self._set(size=float(it[1])),
             b"w": lambda it: self._set(width=float(it[0])),
@@ -95,13 +96,12 @@ class Painting:
 
     def enter(self, operator: bytes, operands: list[Any], _: object, matrix: _Matrix) -> None:
         """Follow an operator that begins."""
-        if operator == b"Do":
-            self._levels.append(_Level(self._levels[-1].resources, self._state))
-        self._count += operator in _SHOWS
         try:
             if operator in _SHOWS:
+                self._count += 1
                 self._show(operands, matrix)
             elif operator == b"Do":
+                self._levels.append(_Level(self._levels[-1].resources, self._state))
                 self._open(operands[0])
             elif (handle := self._handlers.get(operator)) is not None:
                 handle(operands)
@@ -113,7 +113,7 @@ class Painting:
         if operator == b"Do":
             self._state = self._levels.pop().outer
 
-    def find_hidden(self) -> set[int]:
+    def find_invisible(self) -> set[int]:
         """Return the numbers of the texts that cannot be seen."""
         if self._areas and not self._seen:
             return self._hidden
@@ -128,18 +128,29 @@ class Painting:
         state = self._state
         matrix = _multiply(text_matrix, state.matrix)
         size = state.size * hypot(matrix[2], matrix[3])
-        ends = matrix[4:], _move(matrix, length * state.size, 0)
-        place = _move(matrix, state.size * 0.3, state.size * 0.3)
-        if size * self._unit < _LEAST_SIZE or not _meets(self._page, _surround(*ends), size):
+        if size * self._unit < _LEAST_SIZE or not self._is_on_page(matrix, size, length):
             self._hidden.add(self._count)
-        elif state.mode == _UNPAINTED or state.alpha < 0.02:
+        elif state.mode != _UNPAINTED and state.alpha > _LEAST_ALPHA and not state.is_white:
+            self._seen += 1
+        else:
+            self._judge(_move(matrix, state.size * 0.3, state.size * 0.3))
+
+    def _is_on_page(self, matrix: _Matrix, size: float, length: int) -> bool:
+        left, bottom, right, top = self._page
+        start = matrix[4:]
+        if left <= start[0] <= right and bottom <= start[1] <= top:
+            return True
+        box = _surround(start, _move(matrix, length * self._state.size, 0))
+        is_beside = box[2] < left - size or right + size < box[0]
+        return not is_beside and box[1] <= top + size and bottom - size <= box[3]
+
+    def _judge(self, place: tuple[float, float]) -> None:
+        """Decide on a text that is not painted, or white."""
+        state = self._state
+        is_painted = state.mode != _UNPAINTED and state.alpha > _LEAST_ALPHA
+        if not is_painted:
             self._unpainted[self._count] = place
-        elif (
-            state.is_white
-            and state.mode in _FILLED
-            and not _is_in(self._areas, *place)
-            and not _is_in(self._images, *place)
-        ):
+        elif state.mode in _FILLED and not _is_in((*self._areas, *self._images), *place):
             self._hidden.add(self._count)
         else:
             self._seen += 1
@@ -152,8 +163,10 @@ class Painting:
             self._add_image()
             return
         level.resources = item.get("/Resources") or level.resources
-        matrix = [*map(float, item.get("/Matrix") or _IDENTITY)]
-        self._set(matrix=_multiply(matrix, self._state.matrix))
+        self._transform(item.get("/Matrix") or _IDENTITY)
+
+    def _transform(self, matrix: Sequence[Any]) -> None:
+        self._set(matrix=_multiply([*map(float, matrix)], self._state.matrix))
 
     def _set(self, **values: Any) -> None:
         self._state = replace(self._state, **values)
@@ -238,7 +251,7 @@ def _is_white(color: Sequence[float]) -> bool:
 
 def _multiply(first: _Matrix, second: _Matrix) -> _Matrix:
     """Return the matrix of one transformation, and then another."""
-    a, b, c, d, e, f = map(float, first)
+    a, b, c, d, e, f = first
     g, h, i, j, k, m = second
     return (
         *(a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j),
@@ -255,11 +268,6 @@ def _surround(*points: Sequence[float]) -> _Box:
     """Return the smallest box around points."""
     xs, ys = [it[0] for it in points], [it[1] for it in points]
     return min(xs), min(ys), max(xs), max(ys)
-
-
-def _meets(one: _Box, other: _Box, margin: float) -> bool:
-    is_beside = one[2] < other[0] - margin or other[2] + margin < one[0]
-    return not is_beside and one[1] <= other[3] + margin and other[1] - margin <= one[3]
 
 
 def _is_in(boxes: Sequence[_Box], x: float, y: float) -> bool:

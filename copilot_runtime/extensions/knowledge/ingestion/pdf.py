@@ -50,9 +50,7 @@ def extract_pages(data: bytes) -> dict[str, object]:
         if len(reader.pages) > MOST_PAGES:
             raise LimitExceeded(f"The PDF has more than {MOST_PAGES} pages.")
         pages: list[str] = []
-        scans: list[int] = []
-        garbled: list[int] = []
-        unseen: list[int] = []
+        scans, garbled, unseen = list[int](), list[int](), list[int]()
         warnings: list[str] = []
         left = MOST_CHARACTERS
         for number, page in enumerate(reader.pages, 1):
@@ -147,7 +145,7 @@ def _read_visible(page: "PageObject") -> tuple[str, bool]:
     text = page.extract_text(
         visitor_operand_before=painting.enter, visitor_operand_after=painting.leave
     )
-    if not (hidden := painting.find_hidden()):
+    if not (hidden := painting.find_invisible()):
         return text, True
     visible = page.extract_text(visitor_operand_before=hide_texts(hidden))
     if visible.split() == text.split():

@@ -19,7 +19,7 @@ from copilot_runtime.base.layouts import (
     find_layout,
     is_comment,
 )
-from copilot_runtime.base.shapes import DITTO, is_page_number, is_rule
+from copilot_runtime.base.shapes import DITTO, is_page_number, is_rule, repeats
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
@@ -140,7 +140,7 @@ class CsvRows:
             rows = (row for row in rows if not is_rule(row[2]))
         for row in self._replace_marks(rows, names, skipped) if self._has_marks else rows:
             if row[1] > skipped:
-                if names and _repeats(names, row[2]):
+                if names and repeats(names, row[2]):
                     self._counts[_HEADERS] += 1
                     continue
                 last.append(row)
@@ -192,17 +192,9 @@ def _unprotect(value: str) -> str:
 def _is_between(names: Sequence[str], values: Sequence[str]) -> bool:
     """Return whether a row stands between those of the table: a header, or a page number."""
     is_alone = sum(map(bool, values)) == 1 < len(names)
-    return _repeats(names, values) or (is_alone and any(map(is_page_number, values)))
+    return repeats(names, values) or (is_alone and any(map(is_page_number, values)))
 
 
-def _repeats(names: Sequence[str], values: Sequence[str]) -> bool:
-    """Return whether a row is the header again, maybe with the mark at the beginning of a file."""
-    if len(values) != len(names) or values[0].strip(_SPACES) != names[0]:
-        return False
-    return [*map(str.strip, values[1:])] == names[1:]
-
-
-_SPACES = " \t\n\r\u00a0\ufeff"
 _MARKS = (DITTO, '="')
 _NO_HEADER = "A table has no header: its values have no names of columns."
 _HEADERS = "Rows that repeat the header are left out: {:,}."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.layouts import Header, count_remarks, find_header
+from copilot_runtime.base.shapes import repeats
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
 from copilot_runtime.base.workbook import Cell, Row, SheetRows, Workbook
 from copilot_runtime.extensions.knowledge.office.drawings import read_drawing, read_paragraphs
@@ -115,7 +116,7 @@ class _WorkbookReader:
         names = [name[: Grid.longest] for name in header.cells]
         end = len(rows) - count_remarks(texts[-_TAIL:])
         for at, (number, cells) in enumerate(rows):
-            if at > header.position and header.repeats(texts[at]):
+            if at > header.position and repeats(header.cells, texts[at]):
                 self._repeated += 1
                 continue
             values = [(column, _write(cell).strip()) for column, cell in enumerate(cells) if cell]

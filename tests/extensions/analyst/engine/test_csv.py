@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.base.encodings import BLOCK
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
-from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -358,6 +358,17 @@ async def test_each_table_of_a_file_is_a_data_set(tmp_path: Path, options: Engin
         assert "It begins at line" in two[2]
 
 
+async def test_an_empty_line_between_two_blocks_of_a_file_separates_tables(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    rows = "x,1\n" * (BLOCK // 4 - 1)
+    (tmp_path / "t.csv").write_text(f"a,b\n{rows}\nday,rain,sun\n2026-01-05,3,4\n")
+    engine = Engine(options, [parse_source(str(tmp_path / "t.csv"))])
+    await engine.open()
+    async with aclosing(engine):
+        assert [it.row_count for it in engine.datasets.values()] == [BLOCK // 4 - 1, 1]
+
+
 async def test_a_file_of_too_many_tables_is_one_that_says_how_many(
     tmp_path: Path, options: EngineOptions
 ) -> None:
@@ -385,7 +396,7 @@ ENCODINGS = {
     "euc-jp": "私は東京に住んでいます",
     "big5": "王小明住在台北",
     "cp1253": "Γιώργος",
-    "cp1254": "Ayşe Yılmaz",
+    "cp1254": "Ayşe Güneş İzmir",
     "cp1255": "שלום לכולם",
     "cp1256": "محمد أحمد",
     "cp874": "สมชาย ใจดี",
@@ -393,14 +404,17 @@ ENCODINGS = {
 }
 
 
-@in_one_test("encoding", ENCODINGS)
 async def test_a_file_of_another_encoding_has_its_letters_wherever_they_begin(
-    tmp_path: Path, options: EngineOptions, encoding: str
+    tmp_path: Path, options: EngineOptions
 ) -> None:
-    name = ENCODINGS[encoding]
-    (tmp_path / "t.csv").write_bytes(f"{_LONG}3000,{name}\n".encode(encoding))
-    _, rows, _ = await read(options, tmp_path / "t.csv")
-    assert (len(rows), rows[-1]) == (3_001, (3_000, name))
+    for number, (encoding, name) in enumerate(ENCODINGS.items()):
+        (tmp_path / f"t{number}.csv").write_bytes(f"{_LONG}3000,{name}\n".encode(encoding))
+    names = [f"t{number}" for number in range(len(ENCODINGS))]
+    engine = Engine(options, [parse_source(str(tmp_path / f"{name}.csv")) for name in names])
+    await engine.open()
+    async with aclosing(engine):
+        found = [(await engine.run(f"FROM {name} WHERE id = 3000", limit=2)).rows for name in names]
+    assert [[*rows] for rows in found] == [[(3_000, name)] for name in ENCODINGS.values()]
 
 
 async def test_a_file_with_a_broken_letter_loses_only_this_one(

@@ -59,8 +59,7 @@ _DECIMAL = _Type("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRA
 def _group_digits(group: str, point: str) -> _Type:
     """Return numbers with groups of three digits, such as `1,234.50`."""
     groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
-    whole = f"(?:{groups}|{_WHOLE})"
-    text = f"[+-]?{whole}(?:[{point}][0-9]+{_EXPONENT}|{_CLEAR_EXPONENT})"
+    text = f"[+-]?(?:{groups}|{_WHOLE})(?:[{point}][0-9]+{_EXPONENT})?"
     bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
     number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
     return _Type("DOUBLE", re.compile(text), number, text)

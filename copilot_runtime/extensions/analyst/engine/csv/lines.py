@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
@@ -30,7 +31,7 @@ _TABLES = 50
 """The most tables of a file that become data sets."""
 _COUNTED = 10_000
 """The most tables of a file that are counted."""
-_EMPTY_LINES = (b"\n\n", b"\n\r\n", b"\n,,", b"\n;;", b"\n\t\t")
+_EMPTY_LINE = re.compile(rb"\n(?:\r?\n|,,|;;|\t\t|\|\|)")
 
 
 class LeftOut(NamedTuple):
@@ -72,8 +73,12 @@ def split_tables(file: TextFile, folder: Path) -> Sequence[TextFile]:
 
 def _has_empty_lines(path: Path) -> bool:
     with path.open("rb") as file:
-        blocks = iter(lambda: file.read(BLOCK), b"")
-        return any(mark in block for block in blocks for mark in _EMPTY_LINES)
+        end = b""
+        while block := file.read(BLOCK):
+            if _EMPTY_LINE.search(end + block):
+                return True
+            end = block[-2:]
+    return False
 
 
 def _find_starts(path: Path, layout: Layout) -> tuple[Sequence[int], int]:

@@ -35,6 +35,7 @@ _MISSING = "\x01"
 """What stands for a value that a line does not have; no text is this."""
 
 _MOST_NOTES = 12
+_NUMBERS = ("BIGINT", "DOUBLE")
 _SUMS_ALONE = 100
 """Lines without a label, of which so many are no sums."""
 
@@ -146,14 +147,16 @@ class CsvFiles:
     def _drop_sums(self, table: str, columns: Sequence[TypedColumn]) -> None:
         """Leave out lines without any label whose numbers add up the lines above them."""
         names = [quote_name(one.name) for one in columns]
-        numbers = [quote_name(one.name) for one in columns if one.type in ("BIGINT", "DOUBLE")]
+        types = [one.type.upper() for one in columns]
+        numbers = [it for it, type in zip(names, types, strict=True) if type in _NUMBERS]
         labels = [name for name in names if name not in numbers]
         if not numbers or len(names) < 2:
             return
         is_bare = " AND ".join(f"{name} IS NULL" for name in labels or names[:1])
         values = ", ".join(numbers)
         bare: list[Any] = self._connection.execute(
-            f"SELECT rowid, {values} FROM {table} WHERE {is_bare} ORDER BY rowid LIMIT {_SUMS_ALONE}"
+            f"SELECT rowid, {values} FROM {table} WHERE {is_bare} "
+            f"ORDER BY rowid LIMIT {_SUMS_ALONE}"
         ).fetchall()
         sums, found, start = ", ".join(f"sum({name})" for name in numbers), list[int](), 0
         for row, *cells in bare if len(bare) < _SUMS_ALONE else ():
@@ -164,7 +167,8 @@ class CsvFiles:
             if added[0] > 1 and any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
                 found.append(row)
                 start = row + 1
-        if found:
+        is_last = bool(found) and self._count(table, "true") == found[-1] + 1
+        if is_last or (found and len(self._files) > 1):
             rows = ", ".join(map(str, found))
             self._connection.execute(f"DELETE FROM {table} WHERE rowid IN ({rows})")
             verb, end = ("adds", "it is") if len(found) == 1 else ("add", "they are")

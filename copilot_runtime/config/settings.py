@@ -16,7 +16,6 @@ from pydantic import (
 )
 
 from copilot_runtime.config.checks import check_secret, check_store_address
-from copilot_runtime.config.sections import Console, ConsoleSettings
 from copilot_runtime.config.problems import SettingOrigins, explain
 from copilot_runtime.config.section import (
     CarrierAddress,
@@ -29,6 +28,8 @@ from copilot_runtime.config.section import (
 from copilot_runtime.config.sections import (
     AccessSettings,
     AdapterSettings,
+    Console,
+    ConsoleSettings,
     Hosts,
     Origins,
     ParameterSettings,

@@ -287,8 +287,7 @@ class _Interest:
 class Interests:
     """The subscriptions of other processes, by process address."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._by_server: dict[str, _Interest] = {}
 
     def __bool__(self) -> bool:
@@ -302,7 +301,7 @@ class Interests:
         Returns the number of subscribed owners and the number of notices sent to the process.
         """
         interest = self._by_server.setdefault(server, _Interest())
-        interest.until = self._clock() + LIFETIME
+        interest.until = monotonic() + LIFETIME
         interest.owners -= set(removed)
         interest.owners |= set(added)
         return len(interest.owners), interest.sent
@@ -313,7 +312,7 @@ class Interests:
 
     def take(self, owner: str) -> Iterator[str]:
         """Yield the addresses of an owner's subscribers, and count a notice for each."""
-        now = self._clock()
+        now = monotonic()
         for server, interest in [*self._by_server.items()]:
             if interest.until < now:
                 del self._by_server[server]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
 
@@ -20,45 +21,38 @@ class InvalidArguments(ValueError):
     """The model's arguments do not fit the schema; the message is for the model."""
 
 
+@dataclass(frozen=True, slots=True)
 class Arguments:
     """The parameters of a function: `schema` is for the model, `validate` checks its arguments."""
 
-    def __init__(
-        self,
-        model: type[BaseModel],
-        parameters: Sequence["_Parameter"],
-        contexts: Sequence[str],
-        schema: Mapping[str, Any],
-        *,
-        takes_any: bool,
-    ) -> None:
-        self.schema = schema
-        self._model = model
-        self._parameters = parameters
-        self._contexts = contexts
-        self._takes_any = takes_any
+    model: type[BaseModel]
+    parameters: Sequence["_Parameter"]
+    contexts: Sequence[str]
+    schema: Mapping[str, Any]
+    _: KW_ONLY
+    takes_any: bool
 
     def validate(self, values: Mapping[str, Any], context: ActionContext) -> dict[str, Any]:
         """Return keyword arguments. Raises `InvalidArguments` naming every wrong field."""
-        keys = {parameter.key for parameter in self._parameters}
+        keys = {parameter.key for parameter in self.parameters}
         try:
-            checked = self._model.model_validate({k: v for k, v in values.items() if k in keys})
+            checked = self.model.model_validate({k: v for k, v in values.items() if k in keys})
             problems: list[str] = []
         except ValidationError as error:
             checked, problems = None, [*map(_problem, error.errors(include_url=False))]
         extra = {key: value for key, value in values.items() if key not in keys}
-        if extra and keys and not self._takes_any:
+        if extra and keys and not self.takes_any:
             problems += [f"{key}: there is no such argument" for key in extra]
         if checked is None or problems:
             raise InvalidArguments(_explain(problems, keys))
         # omitted arguments keep the function's own defaults
         keywords = {
             parameter.name: getattr(checked, parameter.field)
-            for parameter in self._parameters
+            for parameter in self.parameters
             if parameter.pass_default or parameter.field in checked.model_fields_set
         }
-        keywords |= dict.fromkeys(self._contexts, context)
-        return {**extra, **keywords} if self._takes_any else keywords
+        keywords |= dict.fromkeys(self.contexts, context)
+        return {**extra, **keywords} if self.takes_any else keywords
 
 
 def inspect_arguments(

@@ -340,8 +340,6 @@ def start_tool_span(
     call_id: str = "",
     description: str = "",
     location: str = "server",
-    kind: str = "function",
-    start_time: int | None = None,
 ) -> Span:
     """Start the span of a tool call: `execute_tool {name}`."""
     if not parent.is_recording:
@@ -351,11 +349,10 @@ def start_tool_span(
         parent.set_attributes({semconv.RUN_TOOL_CALLS: of.get(semconv.RUN_TOOL_CALLS, 0) + 1})
     return parent.start_child(
         f"{semconv.EXECUTE_TOOL} {name}",
-        start_time=start_time,
         attributes={
             semconv.OPERATION_NAME: semconv.EXECUTE_TOOL,
             semconv.TOOL_NAME: name,
-            semconv.TOOL_TYPE: kind,
+            semconv.TOOL_TYPE: "function",
             semconv.TOOL_CALL_ID: call_id[:MAX_NAME] or None,
             semconv.TOOL_DESCRIPTION: description or None,
             semconv.TOOL_LOCATION: location,
@@ -400,7 +397,6 @@ def start_embeddings_span(
     *,
     provider: str,
     model: str,
-    url: str = "",
     in_process: bool = False,
     dimensions: int | None = None,
 ) -> Span:
@@ -414,7 +410,7 @@ def start_embeddings_span(
         attributes={
             semconv.OPERATION_NAME: semconv.EMBEDDINGS,
             semconv.EMBEDDINGS_DIMENSION_COUNT: dimensions,
-            **_describe_model(provider, model, url),
+            **_describe_model(provider, model, ""),
         },
     )
 

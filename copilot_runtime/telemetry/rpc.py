@@ -19,28 +19,26 @@ _LONGEST_ID = 128
 Counts = Mapping[str, int]
 
 
-def start_rpc_span(
-    parent: Span, system: str, method: str, *, host: str = "", port: int | None = None
-) -> Span:
+def start_rpc_span(parent: Span, method: str, *, host: str = "", port: int | None = None) -> Span:
     """Start the client span of a call. Its name is the method, such as `hash.Hash/Sha256`."""
     return parent.start_child(
         method,
         kind="client",
         attributes={
-            **describe_rpc(system, method),
+            **describe_rpc(method),
             semconv.SERVER_ADDRESS: host or None,
             semconv.SERVER_PORT: port,
         },
     )
 
 
-def describe_rpc(system: str, method: str) -> dict[str, Any]:
+def describe_rpc(method: str) -> dict[str, Any]:
     """Return the attributes of a call, on the client's and on the server's span.
 
     `rpc.service` is that of Copilot-LD and of earlier conventions, which `rpc.method` contains.
     """
     return {
-        semconv.RPC_SYSTEM_NAME: system,
+        semconv.RPC_SYSTEM_NAME: "grpc",
         semconv.RPC_SERVICE: method.rpartition("/")[0] or None,
         semconv.RPC_METHOD: method,
     }

@@ -37,17 +37,21 @@ ATTRIBUTES: dict[str, Attribute] = {}
 """All attributes that this package writes or knows, by name."""
 
 
-def _define(
-    name: str,
-    type: AttributeType,
-    about: str,
-    *,
-    is_content: bool = False,
-    is_identity: bool = False,
-    is_foreign: bool = False,
-) -> str:
-    ATTRIBUTES[name] = Attribute(name, type, about, is_content, is_identity, is_foreign)
+def _define(name: str, type: AttributeType, about: str, **flags: bool) -> str:
+    ATTRIBUTES[name] = Attribute(name, type, about, **flags)
     return name
+
+
+def _content(name: str, type: AttributeType, about: str) -> str:
+    return _define(name, type, about, is_content=True)
+
+
+def _identity(name: str, type: AttributeType, about: str) -> str:
+    return _define(name, type, about, is_identity=True)
+
+
+def _foreign(name: str, type: AttributeType, about: str) -> str:
+    return _define(name, type, about, is_foreign=True)
 
 
 # -- operation and agent ----------------------------------------------------------------------
@@ -57,20 +61,16 @@ CONVERSATION_ID = _define("gen_ai.conversation.id", "string", "The id of the thr
 AGENT_NAME = _define("gen_ai.agent.name", "string", "The name of the agent, as clients call it.")
 AGENT_ID = _define("gen_ai.agent.id", "string", "The id of a remote agent.")
 AGENT_DESCRIPTION = _define("gen_ai.agent.description", "string", "The purpose of the agent.")
-AGENT_VERSION = _define(
-    "gen_ai.agent.version", "string", "The version of a remote agent.", is_foreign=True
-)
+AGENT_VERSION = _foreign("gen_ai.agent.version", "string", "The version of a remote agent.")
 WORKFLOW_NAME = _define(
     "gen_ai.workflow.name", "string", "The name of a workflow: the agent whose plan it is."
 )
 DATA_SOURCE_ID = _define("gen_ai.data_source.id", "string", "The id of the data source.")
 ERROR_TYPE = _define("error.type", "string", "The error code or exception class.")
 EXCEPTION_TYPE = _define("exception.type", "string", "The class of an exception.")
-EXCEPTION_MESSAGE = _define(
-    "exception.message", "string", "The message of an exception.", is_content=True
-)
-EXCEPTION_STACKTRACE = _define(
-    "exception.stacktrace", "string", "The stack trace of an exception.", is_content=True
+EXCEPTION_MESSAGE = _content("exception.message", "string", "The message of an exception.")
+EXCEPTION_STACKTRACE = _content(
+    "exception.stacktrace", "string", "The stack trace of an exception."
 )
 
 # -- a request to a model ---------------------------------------------------------------------
@@ -100,9 +100,7 @@ REQUEST_ENCODING_FORMATS = _define(
 )
 OUTPUT_TYPE = _define("gen_ai.output.type", "string", "`text`, `json`, `image` or `speech`.")
 PROMPT_NAME = _define("gen_ai.prompt.name", "string", "The name of the prompt template.")
-PROMPT_VERSION = _define(
-    "gen_ai.prompt.version", "string", "The version of that template.", is_foreign=True
-)
+PROMPT_VERSION = _foreign("gen_ai.prompt.version", "string", "The version of that template.")
 CONVERSATION_COMPACTED = _define(
     "gen_ai.conversation.compacted", "boolean", "True if older messages were omitted, else absent."
 )
@@ -110,9 +108,7 @@ CONVERSATION_COMPACTED = _define(
 # -- the answer -------------------------------------------------------------------------------
 RESPONSE_ID = _define("gen_ai.response.id", "string", "The provider's id of the response.")
 RESPONSE_MODEL = _define("gen_ai.response.model", "string", "The model that answered.")
-RESPONSE_STATUS = _define(
-    "gen_ai.response.status", "string", "The status of a stored response.", is_foreign=True
-)
+RESPONSE_STATUS = _foreign("gen_ai.response.status", "string", "The status of a stored response.")
 RESPONSE_FINISH_REASONS = _define(
     "gen_ai.response.finish_reasons", "string[]", "The finish reasons; `error` if interrupted."
 )
@@ -145,67 +141,41 @@ SERVER_ADDRESS = _define("server.address", "string", "The host of the server.")
 SERVER_PORT = _define("server.port", "int", "The port of that host.")
 
 # -- content of users and models -----------------------------------------------------------------
-SYSTEM_INSTRUCTIONS = _define(
-    "gen_ai.system_instructions", "any", "The system prompt.", is_content=True
-)
-INPUT_MESSAGES = _define(
-    "gen_ai.input.messages", "any", "The messages of the request.", is_content=True
-)
-OUTPUT_MESSAGES = _define(
-    "gen_ai.output.messages", "any", "The messages of the response.", is_content=True
-)
-TOOL_DEFINITIONS = _define(
-    "gen_ai.tool.definitions", "any", "The definitions of the tools.", is_content=True
-)
+SYSTEM_INSTRUCTIONS = _content("gen_ai.system_instructions", "any", "The system prompt.")
+INPUT_MESSAGES = _content("gen_ai.input.messages", "any", "The messages of the request.")
+OUTPUT_MESSAGES = _content("gen_ai.output.messages", "any", "The messages of the response.")
+TOOL_DEFINITIONS = _content("gen_ai.tool.definitions", "any", "The definitions of the tools.")
 
 # -- tools and skills ---------------------------------------------------------------------------
 TOOL_NAME = _define("gen_ai.tool.name", "string", "The name of the tool.")
 TOOL_TYPE = _define("gen_ai.tool.type", "string", "`function`, `extension` or `datastore`.")
 TOOL_CALL_ID = _define("gen_ai.tool.call.id", "string", "The id of the call.")
 TOOL_DESCRIPTION = _define("gen_ai.tool.description", "string", "The description of the tool.")
-TOOL_CALL_ARGUMENTS = _define(
-    "gen_ai.tool.call.arguments", "any", "The arguments of the call.", is_content=True
-)
-TOOL_CALL_RESULT = _define(
-    "gen_ai.tool.call.result", "any", "The result of the call.", is_content=True
-)
-SKILL_NAME = _define("gen_ai.skill.name", "string", "The name of a loaded skill.", is_foreign=True)
-SKILL_DESCRIPTION = _define(
-    "gen_ai.skill.description", "string", "The description of the skill.", is_foreign=True
-)
-SKILL_SOURCE_URI = _define(
-    "gen_ai.skill.source.uri", "string", "The URI of the skill's source.", is_foreign=True
-)
-SKILL_RESOURCE_NAME = _define(
-    "gen_ai.skill.resource.name", "string", "A file of the skill.", is_foreign=True
-)
+TOOL_CALL_ARGUMENTS = _content("gen_ai.tool.call.arguments", "any", "The arguments of the call.")
+TOOL_CALL_RESULT = _content("gen_ai.tool.call.result", "any", "The result of the call.")
+SKILL_NAME = _foreign("gen_ai.skill.name", "string", "The name of a loaded skill.")
+SKILL_DESCRIPTION = _foreign("gen_ai.skill.description", "string", "The description of the skill.")
+SKILL_SOURCE_URI = _foreign("gen_ai.skill.source.uri", "string", "The URI of the skill's source.")
+SKILL_RESOURCE_NAME = _foreign("gen_ai.skill.resource.name", "string", "A file of the skill.")
 
 # -- embeddings, retrieval, memory --------------------------------------------------------------
 EMBEDDINGS_DIMENSION_COUNT = _define(
     "gen_ai.embeddings.dimension.count", "int", "The length of a vector."
 )
 RETRIEVAL_TOP_K = _define("gen_ai.retrieval.top_k", "int", "Maximum number of passages.")
-RETRIEVAL_QUERY_TEXT = _define(
-    "gen_ai.retrieval.query.text", "string", "The search query.", is_content=True
-)
-RETRIEVAL_DOCUMENTS = _define(
-    "gen_ai.retrieval.documents", "any", "The retrieved documents.", is_content=True
-)
+RETRIEVAL_QUERY_TEXT = _content("gen_ai.retrieval.query.text", "string", "The search query.")
+RETRIEVAL_DOCUMENTS = _content("gen_ai.retrieval.documents", "any", "The retrieved documents.")
 MEMORY_STORE_ID = _define("gen_ai.memory.store.id", "string", "The id of the memory store.")
 MEMORY_RECORD_ID = _define("gen_ai.memory.record.id", "string", "The id of the record.")
 MEMORY_RECORD_COUNT = _define("gen_ai.memory.record.count", "int", "Number of records.")
-MEMORY_QUERY_TEXT = _define(
-    "gen_ai.memory.query.text", "string", "The search query.", is_content=True
-)
-MEMORY_RECORDS = _define("gen_ai.memory.records", "any", "The found records.", is_content=True)
+MEMORY_QUERY_TEXT = _content("gen_ai.memory.query.text", "string", "The search query.")
+MEMORY_RECORDS = _content("gen_ai.memory.records", "any", "The found records.")
 
 # -- MCP ------------------------------------------------------------------------------------------
 MCP_METHOD_NAME = _define("mcp.method.name", "string", "The method, such as `tools/call`.")
 MCP_SESSION_ID = _define("mcp.session.id", "string", "The id of the session.")
 MCP_PROTOCOL_VERSION = _define("mcp.protocol.version", "string", "The version of MCP.")
-MCP_RESOURCE_URI = _define(
-    "mcp.resource.uri", "string", "The URI of the resource.", is_content=True
-)
+MCP_RESOURCE_URI = _content("mcp.resource.uri", "string", "The URI of the resource.")
 """Content, because a model generates it."""
 JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
 RPC_SYSTEM_NAME = _define("rpc.system.name", "string", "The kind of RPC, such as `grpc`.")
@@ -222,8 +192,8 @@ NETWORK_PROTOCOL_NAME = _define("network.protocol.name", "string", "The protocol
 NETWORK_PROTOCOL_VERSION = _define(
     "network.protocol.version", "string", "The version of that protocol."
 )
-CLIENT_ADDRESS = _define("client.address", "string", "The host of a client.", is_identity=True)
-CLIENT_PORT = _define("client.port", "int", "The port of a client.", is_identity=True)
+CLIENT_ADDRESS = _identity("client.address", "string", "The host of a client.")
+CLIENT_PORT = _identity("client.port", "int", "The port of a client.")
 
 # -- databases ------------------------------------------------------------------------------------
 DB_SYSTEM_NAME = _define("db.system.name", "string", "The kind of database, such as `duckdb`.")
@@ -232,8 +202,8 @@ DB_COLLECTION_NAME = _define("db.collection.name", "string", "The table.")
 DB_NAMESPACE = _define("db.namespace", "string", "The database.")
 DB_QUERY_SUMMARY = _define("db.query.summary", "string", "A short summary of the query.")
 DB_QUERY_TEXT = _define("db.query.text", "string", "The query, with `?` for each value.")
-DB_RESPONSE_STATUS_CODE = _define(
-    "db.response.status_code", "string", "The status code of the database.", is_foreign=True
+DB_RESPONSE_STATUS_CODE = _foreign(
+    "db.response.status_code", "string", "The status code of the database."
 )
 DB_RESPONSE_RETURNED_ROWS = _define("db.response.returned_rows", "int", "Number of returned rows.")
 
@@ -241,16 +211,14 @@ DB_RESPONSE_RETURNED_ROWS = _define("db.response.returned_rows", "int", "Number 
 EVALUATION_NAME = _define("gen_ai.evaluation.name", "string", "The name of the metric.")
 EVALUATION_SCORE_VALUE = _define("gen_ai.evaluation.score.value", "double", "The score.")
 EVALUATION_SCORE_LABEL = _define("gen_ai.evaluation.score.label", "string", "The score as a label.")
-EVALUATION_EXPLANATION = _define(
-    "gen_ai.evaluation.explanation", "string", "The explanation of the score.", is_content=True
+EVALUATION_EXPLANATION = _content(
+    "gen_ai.evaluation.explanation", "string", "The explanation of the score."
 )
 
 # -- users and hosts ------------------------------------------------------------------------------
-USER_NAME = _define("user.name", "string", "The authenticated user.", is_identity=True)
-PROCESS_USER_NAME = _define(
-    "process.user.name", "string", "The user of this process.", is_identity=True
-)
-HOST_NAME = _define("host.name", "string", "The name of this machine.", is_identity=True)
+USER_NAME = _identity("user.name", "string", "The authenticated user.")
+PROCESS_USER_NAME = _identity("process.user.name", "string", "The user of this process.")
+HOST_NAME = _identity("host.name", "string", "The name of this machine.")
 SERVICE_NAME = _define("service.name", "string", "The name of this service.")
 SERVICE_VERSION = _define("service.version", "string", "The version of this package.")
 DEPLOYMENT_ENVIRONMENT_NAME = _define(
@@ -287,16 +255,14 @@ HOOK_RESULT = _define("copilot.hook.result", "string", "`success`, `error` or `r
 HOOK_NAME = _define("copilot.hook.name", "string", "The name of the hook function.")
 COST_DOLLARS = _define("copilot.cost.usd", "double", "The cost, if prices are known.")
 FEEDBACK_RATING = _define("copilot.feedback.rating", "string", "`up` or `down`.")
-FEEDBACK_COMMENT = _define(
-    "copilot.feedback.comment", "string", "The comment of the user.", is_content=True
-)
+FEEDBACK_COMMENT = _content("copilot.feedback.comment", "string", "The comment of the user.")
 SPAN_SOURCE = _define(
     "copilot.span.source", "string", "`events` for a span derived from an agent's events."
 )
 STEP_NAME = _define("copilot.step.name", "string", "A step of an agent, such as a node.")
 LOG_SEVERITY = _define("copilot.log.severity", "string", "The severity, such as `WARN`.")
 LOG_LOGGER = _define("copilot.log.logger", "string", "The logger of a record of another process.")
-LOG_BODY = _define("copilot.log.body", "any", "The body of that record.", is_content=True)
+LOG_BODY = _content("copilot.log.body", "any", "The body of that record.")
 INGEST_SOURCES = _define("copilot.ingest.sources", "int", "Number of sources.")
 INGEST_CHANGES = _define("copilot.ingest.changes", "int", "Number of changed sources or resources.")
 INGEST_FAILURES = _define(
@@ -311,9 +277,9 @@ UPLOAD_STATE = _define(
 UPLOAD_MEDIA_TYPE = _define("copilot.upload.media_type", "string", "The detected media type.")
 UPLOAD_BYTES = _define("copilot.upload.bytes", "int", "The size of the file in bytes.")
 UPLOAD_CHUNKS = _define("copilot.upload.chunks", "int", "Number of text chunks of the file.")
-UPLOAD_NAME = _define("copilot.upload.name", "string", "The name of the file.", is_content=True)
-UPLOAD_MESSAGE = _define(
-    "copilot.upload.message", "string", "The reason of a refusal or truncation.", is_content=True
+UPLOAD_NAME = _content("copilot.upload.name", "string", "The name of the file.")
+UPLOAD_MESSAGE = _content(
+    "copilot.upload.message", "string", "The reason of a refusal or truncation."
 )
 PLAN_ID = _define("copilot.plan.id", "string", "The id of a plan.")
 PLAN_OUTCOME = _define(
@@ -344,28 +310,22 @@ TASK_OUTCOME = _define(
 TASK_TOKENS = _define("copilot.task.tokens", "int", "Tokens of a task and its subtasks.")
 TASK_COST = _define("copilot.task.cost.usd", "double", "The known cost of a task and its subtasks.")
 TASK_WAITING = _define("copilot.task.waiting", "double", "Seconds spent waiting for people.")
-TASK_NAME = _define("copilot.task.name", "string", "The name of a task.", is_content=True)
-TASK_DESCRIPTION = _define(
-    "copilot.task.description", "string", "The description of a task.", is_content=True
-)
-TASK_OUTPUT = _define("copilot.task.output", "string", "The output of a task.", is_content=True)
-TASK_REASON = _define(
-    "copilot.task.reason", "string", "The reason why it did not finish.", is_content=True
-)
+TASK_NAME = _content("copilot.task.name", "string", "The name of a task.")
+TASK_DESCRIPTION = _content("copilot.task.description", "string", "The description of a task.")
+TASK_OUTPUT = _content("copilot.task.output", "string", "The output of a task.")
+TASK_REASON = _content("copilot.task.reason", "string", "The reason why it did not finish.")
 QUESTION_KIND = _define(
     "copilot.question.kind",
     "string",
     "`approval`, `interrupted_call`, `interrupted_task`, or `interrupt` of an agent.",
 )
-QUESTION_TEXT = _define("copilot.question.text", "string", "The question.", is_content=True)
+QUESTION_TEXT = _content("copilot.question.text", "string", "The question.")
 QUESTION_ANSWER = _define(
     "copilot.question.answer",
     "string",
     "`approve`, `reject`, `retry`, `done`, `fail`, `resolve` or `cancel`.",
 )
-QUESTION_NOTE = _define(
-    "copilot.question.note", "string", "The comment with an answer.", is_content=True
-)
+QUESTION_NOTE = _content("copilot.question.note", "string", "The comment with an answer.")
 REQUEST_CLASS = _define(
     "copilot.request.class",
     "string",

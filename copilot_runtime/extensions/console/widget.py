@@ -18,7 +18,7 @@ _STYLES = ("base.css", "markdown.css", "widget.css")
 _REM = re.compile(r"(?<![\w-])(\d*\.?\d+)rem\b")
 
 
-def widget_route(endpoint: str, title: str, path: str = "/widget.js") -> Route:
+def widget_route(endpoint: str, title: str) -> Route:
     """Return the route of the widget's program, which pages of other sites may load, too.
 
     `endpoint` is the path of the runtime, relative to the app, and `title` stands above the chat.
@@ -41,7 +41,7 @@ def widget_route(endpoint: str, title: str, path: str = "/widget.js") -> Route:
             return Response(status_code=304, headers=headers)
         return Response(program, media_type="text/javascript", headers=headers)
 
-    return Route(path, answer, methods=["GET"], name="widget")
+    return Route("/widget.js", answer, methods=["GET"], name="widget")
 
 
 @cache

@@ -281,7 +281,7 @@ class _Method:
             kind="server",
             parent=caller.parent,
             attributes={
-                **describe_rpc("grpc", self._name),
+                **describe_rpc(self._name),
                 semconv.CLIENT_ADDRESS: host,
                 semconv.CLIENT_PORT: port,
             },

@@ -193,9 +193,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         if not port.isdecimal():  # a Unix socket
             host, port = self._target, ""
         number = int(port) if port else None
-        return start_rpc_span(
-            parent, "grpc", method.removeprefix("/"), host=host.strip("[]"), port=number
-        )
+        return start_rpc_span(parent, method.removeprefix("/"), host=host.strip("[]"), port=number)
 
     def build_metadata(self, method: str, body: bytes) -> list[tuple[str, str]]:
         """Return the caller, the user and the span as metadata. A token is valid for one call."""

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import zip_longest
 from math import log
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ _REFERENCE = re.compile(
 """Words that refer to an earlier question."""
 
 
+@dataclass(eq=False)
 class KnowledgeRetriever:
     """Retrieves up to `limit` passages of at most `max_tokens` in total for the caller of a run.
 
@@ -58,18 +59,11 @@ class KnowledgeRetriever:
     source = "knowledge"
     """The name of the source in spans."""
 
-    def __init__(
-        self,
-        knowledge: "Knowledge",
-        *,
-        limit: int = 5,
-        max_tokens: int = 2000,
-        threshold: float | None = None,
-    ) -> None:
-        self._knowledge = knowledge
-        self.limit = limit
-        self._max_tokens = max_tokens
-        self._threshold = threshold
+    knowledge: "Knowledge"
+    _: KW_ONLY
+    limit: int = 5
+    max_tokens: int = 2000
+    threshold: float | None = None
 
     async def retrieve(self, run: RunInput) -> Sequence[Passage]:
         """Return readable passages for the last question. Raises like `search`."""
@@ -77,12 +71,12 @@ class KnowledgeRetriever:
         if not queries:
             return ()
         return await search_passages(
-            self._knowledge,
+            self.knowledge,
             queries,
             build_actor(run.user, run.thread_id, agent=run.agent_name),
             limit=self.limit,
-            max_tokens=self._max_tokens,
-            threshold=self._threshold,
+            max_tokens=self.max_tokens,
+            threshold=self.threshold,
         )
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
 from copilot_runtime.actions.execute import (
@@ -75,6 +75,7 @@ _MAX_OUTPUT = 1_000_000
 """Maximum characters of an output, that is the text after the last tool call."""
 
 
+@dataclass(frozen=True, slots=True)
 class AgentWorker:
     """Has the elected agent perform a task.
 
@@ -86,27 +87,19 @@ class AgentWorker:
     recall: Finds outputs of earlier plans that are relevant to a task.
     """
 
-    def __init__(
-        self,
-        agents: Callable[[Plan], Awaitable[Mapping[str, Agent]]],
-        run_of: Callable[[Plan], Awaitable[RunInput]],
-        *,
-        max_turns: int = 20,
-        action_timeout: float = 60.0,
-        recall: Recall | None = None,
-    ) -> None:
-        self._recall = recall
-        self._agents = agents
-        self._run_of = run_of
-        self._max_turns = max_turns
-        self._action_timeout = action_timeout
+    agents: Callable[[Plan], Awaitable[Mapping[str, Agent]]]
+    run_of: Callable[[Plan], Awaitable[RunInput]]
+    _: KW_ONLY
+    max_turns: int = 20
+    action_timeout: float = 60.0
+    recall: Recall | None = None
 
     async def work(self, state: TaskState, context: TaskContext) -> TaskResult | Pause:
         """Perform a task, resuming after its stored calls. Exceptions of the agent propagate."""
-        agent = (await self._agents(context.plan)).get(state.assistant)
+        agent = (await self.agents(context.plan)).get(state.assistant)
         if agent is None:
             raise CopilotError(f"The assistant {state.assistant!r} is not there any more.")
-        plan_run = await self._run_of(context.plan)
+        plan_run = await self.run_of(context.plan)
         journal = _CallJournal(state, context)
         span = start_agent_span(
             find_current_span(),
@@ -140,7 +133,7 @@ class AgentWorker:
                 run = replace(run, messages=decode_messages(as_list(state.messages)))
             else:
                 run = await self._add_calls(run, actions, state, context)
-            turns, timeout = self._max_turns, self._action_timeout
+            turns, timeout = self.max_turns, self.action_timeout
             loop = ToolLoopAgent(agent, max_turns=turns, action_timeout=timeout)
             return await self._read(loop, run, context)
 
@@ -148,8 +141,8 @@ class AgentWorker:
         """Return the prompt of a task; if the recall fails, without outputs of earlier plans."""
         passages: Sequence[Passage] = ()
         try:
-            if self._recall is not None:
-                passages = await self._recall(state, context.plan)
+            if self.recall is not None:
+                passages = await self.recall(state, context.plan)
         except CopilotError as error:
             logger.warning("A task does without what earlier plans found: %s", error.message)
         return build_prompt(state, context.plan, passages)
@@ -175,7 +168,7 @@ class AgentWorker:
             if action is None:
                 return Outcome.failure("UNKNOWN_ACTION", f"There is no {call.tool!r} now.").result
             outcome = await execute(
-                action, call.arguments, run.action_context(call.id), timeout=self._action_timeout
+                action, call.arguments, run.action_context(call.id), timeout=self.action_timeout
             )
             return outcome.result
 

@@ -196,10 +196,10 @@ def _join(node: Node, names: Sequence[str]) -> str:
     return ""
 
 
-def _clean(text: str, longest: int = _LONGEST) -> str:
+def _clean(text: str) -> str:
     """Escape a text for Mermaid, where `;` ends a line and `#` starts a character reference."""
     line = "".join(char if char.isprintable() else " " for char in text)
-    line = line if len(line) <= longest else f"{line[: longest - 1]}…"
+    line = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
     return line.translate(_ESCAPES)
 
 

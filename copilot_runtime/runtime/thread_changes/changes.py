@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import asynccontextmanager
 from contextvars import Context
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copilot_runtime.api.bus import PeerLost
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
@@ -15,16 +15,13 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import has_running_loop
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.thread_changes.change import Notice, RunEvent
 from copilot_runtime.runtime.thread_changes.feed import OwnerFeed
 from copilot_runtime.runtime.thread_changes.interests import Interests
 from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import ThreadKey, ThreadStore
-
-if TYPE_CHECKING:
-    from copilot_runtime.runtime.observer import RunObserver
-from copilot_runtime.runtime.peers import Peers
 
 WATCH = "watch threads"
 """Cluster request with which a process subscribes to the thread changes of owners."""

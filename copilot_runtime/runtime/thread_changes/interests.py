@@ -1,6 +1,6 @@
 """Subscriptions of other processes to changes of threads, by owner."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -19,8 +19,7 @@ class _Interest:
 class Interests:
     """The subscriptions of other processes, by process address."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._by_server: dict[str, _Interest] = {}
 
     def __bool__(self) -> bool:
@@ -34,7 +33,7 @@ class Interests:
         Returns the number of subscribed owners and the number of notices sent to the process.
         """
         interest = self._by_server.setdefault(server, _Interest())
-        interest.until = self._clock() + LIFETIME
+        interest.until = monotonic() + LIFETIME
         interest.owners -= set(removed)
         interest.owners |= set(added)
         return len(interest.owners), interest.sent
@@ -45,7 +44,7 @@ class Interests:
 
     def take(self, owner: str) -> Iterator[str]:
         """Yield the addresses of an owner's subscribers, and count a notice for each."""
-        now = self._clock()
+        now = monotonic()
         for server, interest in [*self._by_server.items()]:
             if interest.until < now:
                 del self._by_server[server]

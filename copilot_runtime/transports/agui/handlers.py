@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -78,27 +79,18 @@ _RUNS_AT_ONCE = 50
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Executes the operations that do not start a run."""
 
-    def __init__(
-        self,
-        conversations: Conversations,
-        names: AgentNames,
-        *,
-        dialect: Dialect,
-        transcriber: "Transcriber | None",
-        info: Mapping[str, Any],
-        push: ThreadPush | None = None,
-        memories: UserMemories | None = None,
-    ) -> None:
-        self._conversations = conversations
-        self._names = names
-        self._dialect = dialect
-        self._transcriber = transcriber
-        self._info = info
-        self._push = push
-        self._memories = memories
+    conversations: Conversations
+    names: AgentNames
+    _: KW_ONLY
+    dialect: Dialect
+    transcriber: "Transcriber | None"
+    info: Mapping[str, Any]
+    push: ThreadPush | None = None
+    memories: UserMemories | None = None
 
     async def of(self, operation: Operation, caller: Caller, *, socket_url: str = "") -> Answer:
         """Execute an operation. Raises `Refusal`, `BadRequest` or `CopilotError`.
@@ -107,42 +99,42 @@ class Answers:
         """
         match operation.name:
             case "info":
-                agents = await self._names.agents(caller)
-                transcribes = self._transcriber is not None
+                agents = await self.names.agents(caller)
+                transcribes = self.transcriber is not None
                 return 200, build_info(
-                    agents, self._info, transcription=transcribes, socket_url=socket_url
+                    agents, self.info, transcription=transcribes, socket_url=socket_url
                 )
             case "stop":
-                await self._names.resolve(operation.agent, caller)
+                await self.names.resolve(operation.agent, caller)
                 return 200, await self._stop(operation, caller)
             case "list threads":
                 query = threads.thread_query(caller, operation.query)
                 page = threads.page(await self._list(query))
-                if self._push is not None and socket_url:
-                    page["joinCode"] = await self._push.tokens.make_code(query.owner)
+                if self.push is not None and socket_url:
+                    page["joinCode"] = await self.push.tokens.make_code(query.owner)
                 return 200, page
-            case "subscribe" if self._push is not None and self._push.offers_sockets:
-                return 200, {"joinToken": await self._push.tokens.make_token(caller.identity)}
+            case "subscribe" if self.push is not None and self.push.offers_sockets:
+                return 200, {"joinToken": await self.push.tokens.make_token(caller.identity)}
             case "transcribe":
                 from copilot_runtime.transports.agui.transcribe import transcribe  # loads aiohttp
 
                 body = operation.body if isinstance(operation.body, tuple) else (operation.body,)
-                return await transcribe(self._transcriber, *body)
+                return await transcribe(self.transcriber, *body)
             case "clear threads" | "inspect":
                 return 204, None
             case name if name in memories.OPERATIONS:
-                return await memories.answer(self._memories, operation, caller.user)
+                return await memories.answer(self.memories, operation, caller.user)
             case _:
                 return await self._of_thread(operation, caller)
 
     async def _list(self, query: ThreadQuery) -> ThreadPage:
         try:
-            return await self._conversations.list(query)
+            return await self.conversations.list(query)
         except Misuse as error:  # only the store knows its cursors
             raise BadRequest(f"The query parameter cursor is wrong: {error.message}") from error
 
     async def _of_thread(self, operation: Operation, caller: Caller) -> Answer:
-        conversations = self._conversations
+        conversations = self.conversations
         key = threads.thread_key(caller, operation.thread)
         match operation.name:
             case "read messages":
@@ -168,7 +160,7 @@ class Answers:
     async def _list_events(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
         """Return the events of a thread as a JSON list; pause for other tasks in between."""
         pieces: list[bytes] = []
-        for number, piece in enumerate(threads.events(key, runs, self._dialect), 1):
+        for number, piece in enumerate(threads.events(key, runs, self.dialect), 1):
             if piece:
                 pieces.append(piece)
             if number % _RUNS_AT_ONCE == 0:
@@ -183,7 +175,7 @@ class Answers:
         if run_id is not None and not isinstance(run_id, str):
             raise Misuse("runId must be a string.")
         key = threads.thread_key(caller, operation.thread)
-        if not await self._conversations.stop_thread(key, run_id):
+        if not await self.conversations.stop_thread(key, run_id):
             message = f"No active run for thread '{operation.thread}'."
             return {"stopped": False, "message": message}
         interrupt = {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "STOPPED"}

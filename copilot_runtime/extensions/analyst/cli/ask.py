@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,21 +192,19 @@ def _format_cell(cell: Any) -> str:
 
 _BLOCK = 4096
 """Maximum length of an image chunk in one command of kitty's protocol, in characters."""
+_KITTY = ("xterm-kitty", "xterm-ghostty")
 _ITERM = frozenset({"iTerm.app", "WezTerm", "mintty", "rio"})
 
 PictureProtocol = Literal["iterm", "kitty"]
 
 
-def find_protocol(environment: Mapping[str, str] = os.environ) -> PictureProtocol | None:
+def find_protocol() -> PictureProtocol | None:
     """Return the inline image protocol of this terminal, or `None` if it supports none."""
-    if not sys.stdout.isatty() or environment.get("TMUX"):
+    if not sys.stdout.isatty() or os.environ.get("TMUX"):
         return None
-    if environment.get("KITTY_WINDOW_ID") or environment.get("TERM") in (
-        "xterm-kitty",
-        "xterm-ghostty",
-    ):
+    if "KITTY_WINDOW_ID" in os.environ or os.environ.get("TERM") in _KITTY:
         return "kitty"
-    if environment.get("TERM_PROGRAM") in _ITERM or environment.get("LC_TERMINAL") == "iTerm2":
+    if os.environ.get("TERM_PROGRAM") in _ITERM or os.environ.get("LC_TERMINAL") == "iTerm2":
         return "iterm"
     return None
 

@@ -152,15 +152,15 @@ def select_skills(
     return [rank[-1] for rank in sorted(ranks, key=lambda rank: rank[:-1])][: max(0, limit)]
 
 
-def render_skills(skills: Iterable[Skill], limit: int = MOST_CHARS) -> str:
-    """Return the block of skills for a prompt, without those that exceed `limit` characters."""
+def render_skills(skills: Iterable[Skill]) -> str:
+    """Return the block of skills for a prompt, of at most `MOST_CHARS` characters."""
     blocks: list[str] = []
     size = len("<skills>\n</skills>")
     for skill in skills:
         name = quote_attribute(skill.name)
         block = f'<skill name="{name}">\n{quote_block(skill.body)}\n</skill>\n'
         size += len(block)
-        if size > limit:
+        if size > MOST_CHARS:
             break
         blocks.append(block)
     return f"<skills>\n{''.join(blocks)}</skills>" if blocks else ""

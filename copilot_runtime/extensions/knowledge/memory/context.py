@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps
@@ -77,6 +77,7 @@ class OptimizationResult:
     """Whether anything has changed."""
 
 
+@dataclass(slots=True, eq=False)
 class ContextWindows:
     """Reads and optimises context windows.
 
@@ -88,18 +89,11 @@ class ContextWindows:
         timeout: Timeout of a summary, in seconds.
     """
 
-    def __init__(
-        self,
-        memories: Memories,
-        *,
-        budget: int = 8_000,
-        summarize: Summarize | None = None,
-        timeout: float = 60.0,
-    ) -> None:
-        self.budget = budget
-        self.summarize = summarize
-        self.timeout = timeout
-        self.memories = memories
+    memories: Memories
+    _: KW_ONLY
+    budget: int = 8_000
+    summarize: Summarize | None = None
+    timeout: float = 60.0
 
     async def get(self, id: Identifier | str, *, access: Access = FULL_ACCESS) -> ContextWindow:
         """Return the readable part of the window of a conversation.

@@ -31,18 +31,18 @@ _LEAST_SHARE = 0.1
 """Minimum share of rows that match a filter; below it, a block is compared in full."""
 _POOL = 8
 """Number of candidates scored in float32 for each requested row."""
+_PROBES = 32
 _SUFFIX = ".faiss"
 
 
 class FaissClusters:
-    """The clusters of the blocks of a table; each search probes `probes` clusters of a block."""
+    """The clusters of the blocks of a table; each search probes a few clusters of a block."""
 
-    def __init__(self, storage: Storage, prefix: str, probes: int = 32) -> None:
+    def __init__(self, storage: Storage, prefix: str) -> None:
         if find_spec("faiss") is None:
             raise MissingPackage("The vector engine 'faiss'", "faiss-cpu", "faiss")
         self._storage = storage
         self._prefix = prefix
-        self._probes = probes
         self._indexes: dict[str, Any] = {}
         self._lock = asyncio.Lock()
 
@@ -82,7 +82,7 @@ class FaissClusters:
             return None
         faiss = _import()
         selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-        options = faiss.SearchParametersIVF(sel=selector, nprobe=self._probes)
+        options = faiss.SearchParametersIVF(sel=selector, nprobe=_PROBES)
         found: NDArray[np.int64] = index.search(queries, pool, params=options)[1]
         rows = np.unique(found[found >= 0]).astype(np.intp)
         return rows if len(rows) >= limit else None

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime import __version__
@@ -152,31 +152,23 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
     return server
 
 
+@dataclass(frozen=True, slots=True)
 class _Tool:
     """A call of a tool."""
 
-    def __init__(
-        self,
-        program_runs: ProgramRuns,
-        caller: Caller,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        thread: str,
-    ) -> None:
-        self._program_runs = program_runs
-        self._caller = caller
-        self._name = name
-        self._arguments = arguments
-        self._thread = thread
+    program_runs: ProgramRuns
+    caller: Caller
+    name: str
+    arguments: Mapping[str, Any]
+    thread: str
 
     async def call(self, progress: Callable[..., Any]) -> "CallToolResult":
         """Return the tool's result. Raises `CopilotError` if the tool could not be called."""
-        agent = self._name.removeprefix(ASK)
-        if agent != self._name and not await self._is_action():
+        agent = self.name.removeprefix(ASK)
+        if agent != self.name and not await self._is_action():
             return await self._ask(agent, progress)
-        call = (self._caller, self._name, self._arguments, "tools/call")
-        return build_result(await self._program_runs.call(*call, thread=self._thread))
+        call = (self.caller, self.name, self.arguments, "tools/call")
+        return build_result(await self.program_runs.call(*call, thread=self.thread))
 
     async def exists(self) -> bool:
         """Return whether the caller may call a tool of this name.
@@ -184,21 +176,21 @@ class _Tool:
         False if listing the tools fails.
         """
         try:
-            agents = await self._program_runs.agents(self._caller)
-            return self._name in map(ASK.__add__, agents) or await self._is_action()
+            agents = await self.program_runs.agents(self.caller)
+            return self.name in map(ASK.__add__, agents) or await self._is_action()
         except Exception:  # any error of the application's lists
             return False
 
     async def _is_action(self) -> bool:
         """Return whether an action has this name; actions take precedence over agents."""
-        actions = await self._program_runs.actions(self._caller)
-        return any(action.name == self._name for action in actions)
+        actions = await self.program_runs.actions(self.caller)
+        return any(action.name == self.name for action in actions)
 
     async def _ask(self, agent: str, progress: Callable[..., Any]) -> "CallToolResult":
         """Run an agent and report its text as progress. Cancelling the call stops the run."""
-        run = _build_question(self._program_runs, self._caller, agent, self._arguments)
+        run = _build_question(self.program_runs, self.caller, agent, self.arguments)
         answer = AgentAnswer()
-        async with aclosing(self._program_runs.events(run)) as events:
+        async with aclosing(self.program_runs.events(run)) as events:
             async for event in events:
                 if piece := answer.add(event):
                     await progress(answer.length, message=piece)

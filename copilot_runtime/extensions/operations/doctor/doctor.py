@@ -61,7 +61,6 @@ async def examine(
     calls: bool = False,
     options: Mapping[str, Any] | None = None,
     is_http: bool = True,
-    seconds: float = _SECONDS,
 ) -> Sequence[Finding]:
     """Check everything that a server with these settings needs. Does not raise.
 
@@ -85,7 +84,7 @@ async def examine(
         checks["provider"] = partial(check_provider, runtime, calls=calls, is_http=is_http)
         checks["tools"] = partial(check_tools, runtime, calls=calls)
         checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
-    results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
+    results = await asyncio.gather(*(_run(name, one) for name, one in checks.items()))
     if runtime is not None:
         await call_quietly(runtime.adapter.aclose)
     REDACTOR.learn([settings, environ])
@@ -121,13 +120,13 @@ def _list_checks(settings: Settings, config: Path | None, *, is_http: bool) -> d
     }
 
 
-async def _run(name: str, check: Check, seconds: float) -> Sequence[Finding]:
+async def _run(name: str, check: Check) -> Sequence[Finding]:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(_SECONDS):
             return await check()
     except TimeoutError:
         hint = "Something does not answer: see whether it runs, and what firewalls allow."
-        return [problem(name, f"It took longer than {seconds:g} seconds.", hint)]
+        return [problem(name, f"It took longer than {_SECONDS:g} seconds.", hint)]
     except Exception as error:  # an error of a check is a finding
         return [explain_error(name, error)]
 

@@ -224,7 +224,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         address = client.address
         name = f"{method.containing_service.full_name}/{method.name}"
         with trace_block(
-            start_rpc_span(context.span, "grpc", name, host=address.host, port=address.port)
+            start_rpc_span(context.span, name, host=address.host, port=address.port)
         ) as span:
             headers = self._sign(f"/{name}", data, context)
             metadata = self._build_metadata(context, {**inject_context(span), **headers})

@@ -89,7 +89,7 @@ function drawTable(task) {
   const rows = {
     status: task.status,
     assistant: task.assistant,
-    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score.toFixed(4),
+    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score.toFixed(2),
     after: task.depends_on?.join(", "),
     correction: task.round ? `of round ${task.round}` : "",
     corrected: task.rounds ? `in ${task.rounds} ${task.rounds === 1 ? "round" : "rounds"}` : "",

@@ -75,6 +75,7 @@ _TABS: Mapping[str, Tab] = {
         name="plans",
         title="Plans",
         scripts=("api", "tree", "task", "page"),
+        answers=True,
         purpose="A planner splits a request into tasks, has the other agents do them, and asks a "
         "person first where that is needed.",
         settings="planner:\n  name: planner\n  needs_approval: true  # a person agrees first",

@@ -104,7 +104,7 @@ function drawAnswer(question) {
   thoughts.open = true;
   thoughts.append(summary, list);
   box.append(element("h3", question), thoughts);
-  const close = (words) => { summary.textContent = words; thoughts.open = false; };
+  const close = (words) => { summary.textContent = words; thoughts.open = false; thoughts.hidden = !list.children.length; };
   const count = () => `${list.children.length} ${list.children.length === 1 ? "thought" : "thoughts"}`;
   return {
     box,

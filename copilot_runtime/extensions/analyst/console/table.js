@@ -1,12 +1,14 @@
 /* A table that is sorted by a click on a column. */
 
 const SHOWN = 500;
+const SHORT = 24;  // characters of a cell that stay on one line
 const isNumber = (value) => typeof value === "number";
 
 function drawCell(value, digits) {
   if (value === null || value === undefined) return element("td", "NULL", "null");
   if (isNumber(value)) return element("td", formatCell(value, digits), "number");
-  return element("td", typeof value === "object" ? JSON.stringify(value) : String(value));
+  const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+  return element("td", text, text.length < SHORT ? "short" : "");
 }
 
 /* Compares numbers as numbers and other values as text; missing values come last. */

@@ -21,7 +21,7 @@ function interruptView(item) {
   form.append(...fields.map(({ label }) => label), buttons);
   const called = interrupt.reason === "tool_call" && thread.call(interrupt.toolCallId);  // the message has its arguments as JSON
   const said = isObject(asValue(interrupt.message)) ? "" : interrupt.message;
-  node.append(element("h2", called ? `May ${called.function.name} be called?` : said || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
+  node.append(element("h2", called ? `May ${called.function.name} be called?` : said || "The agent waits for your answer"), about, form, state);
   return { node, update(_, thread) {
     const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
     if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));

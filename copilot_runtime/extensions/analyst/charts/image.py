@@ -254,6 +254,8 @@ def prepare_image(chart: Chart, theme: ThemeName) -> str:
     look = THEMES[theme]
     spec: JsonObject = dict(chart.vega_lite)
     spec["data"] = {"values": as_object(spec.get("data")).get("values", [])}
+    if as_object(spec.get("mark")).get("type") == "arc":
+        spec["mark"] = {**as_object(spec["mark"]), "stroke": look.background}
     spec |= {
         "width": 720,
         "height": 400,

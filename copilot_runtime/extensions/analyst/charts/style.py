@@ -1,4 +1,4 @@
-"""Chart styling: a colour-blind-safe palette, and formats of numbers and dates."""
+"""Chart styling: the palette of series, and formats of numbers and dates."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,11 +8,11 @@ from datetime import datetime
 from copilot_runtime.base.jsonvalue import JsonValue
 
 PALETTE = (
-    *("#2E86C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
-    *("#8C8C8C", "#A6761D", "#7570B3", "#66A61E", "#B2182B", "#1B9E77"),
+    *("#0f766e", "#e2a54e", "#5b4fcf", "#74b3ee", "#dd84b5", "#828a97"),
+    *("#7aa637", "#b4532a", "#46a4bc", "#8e4a9e", "#a99c2d", "#5b6b80"),
 )
-"""The first six colours are Okabe and Ito's, which are colour-blind-safe; the blue is lighter for
-dark frontends."""
+"""The first four colours are hues of the console's `base.css`. The first six differ for the
+colour-blind, too, since dark and light ones alternate; all are visible on white and on black."""
 
 FONT = "Inter, system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif"
 

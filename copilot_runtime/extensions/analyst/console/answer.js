@@ -20,10 +20,9 @@ function drawWords(text, hasTable) {
 }
 
 function drawChart(chart) {
-  const box = element("figure", "", "chart"), image = element("img");
-  image.alt = chart.title || "Chart";
+  const box = element("figure", "", "chart"), image = Object.assign(element("img"), { alt: chart.title || "Chart", hidden: true });
   box.append(image);
-  const load = (theme = themeOfPage()) => loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { if (theme === themeOfPage()) image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
+  const load = (theme = themeOfPage()) => loadImage(pathOf("charts", `${chart.id}.png`)).then((data) => { if (theme === themeOfPage()) Object.assign(image, { src: data, hidden: false }); }, (error) => box.replaceChildren(element("p", error.message, "error")));
   themeListeners.add(() => load());
   load();
   return box;
@@ -105,7 +104,7 @@ function drawAnswer(question) {
   thoughts.open = true;
   thoughts.append(summary, list);
   box.append(element("h3", question), thoughts);
-  const close = (words) => { summary.textContent = words; thoughts.open = false; };
+  const close = (words) => { summary.textContent = words; thoughts.open = false; thoughts.hidden = !list.children.length; };
   const count = () => `${list.children.length} ${list.children.length === 1 ? "thought" : "thoughts"}`;
   return {
     box,
@@ -113,14 +112,12 @@ function drawAnswer(question) {
     finish: (answer, reply) => {
       close(count());
       const tables = answer.tables ?? [];
-      box.append(drawWords(answer.response ?? "", tables.length > 0));
+      const options = answer.question?.options ?? [];  // they are buttons below the text
+      box.append(drawWords(options.reduce((text, option) => text.replace(`\n- ${option}`, ""), answer.response ?? ""), tables.length > 0));
       box.append(...(answer.charts ?? []).map(drawChart), ...tables.map(drawTable));
       box.append(...(answer.downloads ?? []).map(drawDownload));
       if (answer.answer) box.append(drawLineage(answer.answer));
-      if (answer.question?.options?.length) {
-        const options = answer.question.options.map((option) => [option, option]);
-        box.append(drawQuestion("", options, (option) => reply(option, {})));
-      }
+      if (options.length) box.append(drawQuestion("", options.map((option) => [option, option]), (option) => reply(option, {})));
       if (answer.approval) {
         const { id, tool, question: words, arguments: given } = answer.approval;
         if (given?.sql) box.append(codeOf(given.sql, "sql"));

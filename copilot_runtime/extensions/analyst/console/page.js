@@ -75,11 +75,11 @@ function drawProgress({ name, rows, total }) {
 const COLUMNS = {
   column: (one) => one.name,
   type: (one) => one.type,
-  "different values": (one) => one.unique_count,
+  distinct: (one) => one.unique_count,
   "NULL %": (one) => one.null_percent,
-  least: (one) => one.minimum,
+  min: (one) => one.minimum,
   average: (one) => one.average,
-  most: (one) => one.maximum,
+  max: (one) => one.maximum,
   values: (one) => cut((one.values ?? []).map(String).join(", ") + (one.is_complete === false && one.values?.length ? ", …" : ""), 90),
 };
 

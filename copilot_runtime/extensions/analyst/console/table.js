@@ -1,12 +1,14 @@
 /* A table that is sorted by a click on a column. */
 
 const SHOWN = 500;
+const SHORT = 24;  // characters of a cell that stay on one line
 const isNumber = (value) => typeof value === "number";
 
-function drawCell(value) {
+function drawCell(value, digits) {
   if (value === null || value === undefined) return element("td", "NULL", "null");
-  if (isNumber(value)) return element("td", value.toLocaleString("en", { maximumFractionDigits: 6 }), "number");
-  return element("td", typeof value === "object" ? JSON.stringify(value) : String(value));
+  if (isNumber(value)) return element("td", formatCell(value, digits), "number");
+  const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+  return element("td", text, text.length < SHORT ? "short" : "");
 }
 
 /* Compares numbers as numbers and other values as text; missing values come last. */
@@ -17,7 +19,7 @@ function compareCells(one, other) {
 }
 
 function drawTable({ title, columns, rows: given, total_rows, is_truncated }) {
-  const rows = withDates(given);
+  const rows = withDates(given), digits = columns.map((_, at) => digitsOf(rows.map((row) => row[at])));
   const box = element("figure", "", "table");
   const table = element("table"), head = element("thead"), body = element("tbody"), line = element("tr");
   table.setAttribute("aria-label", title || "Result");
@@ -29,7 +31,7 @@ function drawTable({ title, columns, rows: given, total_rows, is_truncated }) {
     });
     body.replaceChildren(...sorted.slice(0, SHOWN).map((cells) => {
       const row = element("tr");
-      row.append(...cells.map(drawCell));
+      row.append(...cells.map((cell, at) => drawCell(cell, digits[at])));
       return row;
     }));
   };

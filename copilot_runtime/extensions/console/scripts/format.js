@@ -17,6 +17,10 @@ function formatDate(milliseconds) {
   return date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
+/* Formats a number of a column: all have as many digits after the point as the longest, so that they align. */
+const formatCell = (number, digits = 0) => number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: 6 });
+const digitsOf = (cells) => cells.reduce((most, cell) => (typeof cell === "number" ? Math.min(6, Math.max(most, (String(Number(cell.toFixed(6))).split(".")[1] ?? "").length)) : most), 0);
+
 const formatCount = (count) => count.toLocaleString("en");
 /* Appends a plus if there are requests without a known price. */
 const formatDollars = (dollars, unpriced = 0) => `$${dollars < 0.01 ? dollars.toLocaleString("en", { minimumSignificantDigits: 2, maximumSignificantDigits: 2 }) : dollars.toFixed(2)}${unpriced ? "+" : ""}`;

@@ -7,6 +7,7 @@ const MOST_PIECE = 24_000;     // which is cut after so many characters,
 const MOST_TOKENS = 2_000;     // or so many parts
 const MOST_INLINE = 8_000;     // characters of a paragraph with markup; a longer one is plain text
 const MOST_COLOURED = 20_000;  // characters of code in colours
+const MOST_TEX = 1_000;        // characters of a formula
 
 const parser = markdownit({ linkify: true, breaks: true, maxNesting: 20 });
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
@@ -18,6 +19,19 @@ parser.core.ruler.before("inline", "limits", ({ tokens }) => {
     const aligned = token.attrGet("style")?.replace("text-align:", "");  // of a cell: the policy forbids the attribute
     if (aligned) token.attrs = [["class", aligned]];
   }
+});
+
+/* TeX is shown as it was written, as code: a library for it would be as large as all others, and Markdown would
+take its backslashes. A price is none: a formula has one of the characters that TeX needs. */
+const TEX = [/^\$\$([^$]+)\$\$/, /^\\\[(.+?)\\\]/s, /^\\\((.+?)\\\)/s, /^\$(?!\s)([^$\n]+)(?<!\s)\$(?!\d)/];
+parser.inline.ruler.before("escape", "tex", (state, isSilent) => {
+  if (!"$\\".includes(state.src[state.pos])) return false;
+  const rest = state.src.slice(state.pos, state.pos + MOST_TEX);
+  const found = TEX.map((form) => form.exec(rest)).find((match) => match && /[\\^_=]/.test(match[1]));
+  if (!found) return false;
+  if (!isSilent) state.push("code_inline", "code", 0).content = found[1].trim();
+  state.pos += found[0].length;
+  return true;
 });
 
 const CLEAN = {

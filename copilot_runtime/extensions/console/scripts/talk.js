@@ -7,7 +7,6 @@ let thread = new Conversation();
 let transcript = new Transcript($("items"), thread);
 let reading = null;  // the current answer: its AbortController, and whether to stop it
 let again = false;   // whether another tab has started a run meanwhile
-let decided = new Map();
 let lastClick;       // the last click in a surface since the user's last message
 const tabs = "BroadcastChannel" in window ? new BroadcastChannel(`copilot-runtime ${base}`) : null;
 
@@ -154,14 +153,6 @@ async function stop() {
     mine.controller.abort();
     showProblem(error);
   }
-}
-
-/* Answers a question of the agent, which continues when none is open. */
-function decide(interrupt, decision) {
-  decided.set(interrupt.id, { interruptId: interrupt.id, ...decision });
-  thread.items.filter((item) => item.interrupt === interrupt).forEach((item) => thread.changed.add(item));
-  draw();
-  if (thread.interrupts.every(({ id }) => decided.has(id))) answer(decisions());
 }
 
 function decisions() {

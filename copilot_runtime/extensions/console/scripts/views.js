@@ -138,11 +138,11 @@ function callView(call) {
   } };
 }
 
-/* The values of a call's arguments in one line. */
+/* The plain values of a call's arguments in one line; the card has all. */
 function briefOf(args) {
   const values = asValue(args);
   if (values === null || typeof values !== "object") return args;
-  return Object.values(values).map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(", ").replace(/\s+/g, " ").slice(0, 200);
+  return Object.values(values).filter((value) => typeof value !== "object").join(", ").replace(/\s+/g, " ").slice(0, 200);
 }
 
 /* Returns the error of a failed call's result, or null. */
@@ -203,17 +203,6 @@ function filesView() {
 }
 
 const MOST_TASKS = 40;
-const MOST_LISTED = 1_000;
-
-/* The first tasks of a plan, each with its depth in the tree. */
-function tasksOf(tasks, depth = 0, found = []) {
-  for (const task of Array.isArray(tasks) ? tasks : []) {
-    if (found.length > MOST_LISTED) break;
-    found.push({ task: task ?? {}, depth });
-    tasksOf(task?.tasks, depth + 1, found);
-  }
-  return found;
-}
 
 /* The progress of a plan, and a link to it. */
 function drawPlan(node, title, plan) {
@@ -246,68 +235,9 @@ function stepView(item) {
   return { node, update() { node.textContent = item.open ? `▸ ${item.name} …` : `▸ ${item.name}`; } };
 }
 
-/* A question of the agent, which waits for an answer without a time limit. */
-function interruptView(item) {
-  const { interrupt } = item, { properties } = interrupt.responseSchema ?? {}, { approved, answer, ...others } = properties ?? {};
-  const choices = answer?.enum, asked = { ...others, ...(!choices && answer && { answer }) };
-  const fields = properties ? Object.entries(asked).map(fieldOf) : [fieldOf(["Answer, as JSON or as text", { default: '{"approved":true}' }])];
-  const node = element("section", "", "card ask"), about = element("div"), form = element("div"), buttons = element("div", "", "buttons"), state = element("p", "", "note");
-  const give = (name) => {
-    const values = Object.fromEntries(fields.map(({ name, read }) => [name, read()]).filter(([, value]) => value !== undefined));
-    const fixed = choices ? { answer: name } : approved && { approved: name === "approve" };
-    const payload = properties ? { ...values, ...fixed } : asValue(Object.values(values)[0] ?? "");
-    item.said = saidOf({ answer: name, user: "you", note: Object.values(values).filter((value) => properties && typeof value !== "boolean").join(", ") });
-    decide(interrupt, name === "reject" && !approved ? { status: "cancelled" } : { status: "resolved", payload });
-  };
-  node.setAttribute("aria-label", "Question of the agent");
-  buttons.append(...(choices ?? ["approve", "reject"]).map((name) => button(REPLIES[name]?.[0] ?? name, () => give(name), name === "approve" ? "main" : "")));
-  form.append(...fields.map(({ label }) => label), buttons);
-  const called = interrupt.reason === "tool_call" && thread.call(interrupt.toolCallId);  // the message has its arguments as JSON
-  node.append(element("h2", called ? `May ${called.function.name} be called?` : interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), about, form, state);
-  return { node, update(_, thread) {
-    const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
-    if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));
-    node.classList.toggle("answered", !waits);
-    form.hidden = !waits;
-    state.textContent = waits ? "" : item.said ?? "not answered: the thread went on";
-  } };
-}
-
-/* Who would do what, with which values: a call, a task of a plan, or what else the agent says about it. */
-function whatIsAsked({ reason, toolCallId, message, metadata }, thread) {
-  const { plan_id: planId, task_id: taskId, question_id: _, message: __, langgraph, tool, arguments: given, value = langgraph?.raw, ...others } = metadata ?? {};
-  const call = thread.call(toolCallId)?.function, name = tool ?? call?.name, parts = [];
-  const plan = thread.items.findLast(({ activityType, content }) => activityType === "plan" && content?.id === planId)?.content;
-  const task = tasksOf(plan?.tasks).find(({ task }) => task.id === taskId)?.task;
-  if (name) parts.push(element("p", `The agent ${agent} would call ${name} with:`), viewOf(given ?? asValue(call?.arguments || "{}")));
-  if (task && reason === "approval") parts.push(element("p", task.assistant ? `${task.assistant} would do it.` : "An assistant is chosen when it begins."));
-  for (const { name: source, output } of plan?.questions?.filter((each) => each.task_id === taskId).flatMap(({ context = [] }) => context) ?? []) {
-    parts.push(element("p", `It gets the result of ${source}:`), element("pre", output));
-  }
-  if (value !== undefined && value !== message) parts.push(typeof value === "object" ? viewOf(value) : element("p", value));
-  if (Object.keys(others).length) parts.push(viewOf(others));
-  return parts;
-}
-
-/* A field of an answer; an empty one has no value. */
-function fieldOf([name, schema]) {
-  const { type, enum: choices, title = name.replace(/^./, (first) => first.toUpperCase()), default: before = "" } = schema ?? {};
-  const field = element(choices ? "select" : "input"), label = element("label", title);
-  if (choices) field.append(...choices.map((choice) => element("option", String(choice))));
-  else if (type === "boolean") Object.assign(field, { type: "checkbox", checked: before === true });
-  else Object.assign(field, { type: /^(number|integer)$/.test(type) ? "number" : "text", step: "any", value: before });
-  label.append(field);
-  const read = () => (choices ? choices[field.selectedIndex] : type === "boolean" ? field.checked : field.value === "" ? undefined : type === "string" || !type ? field.value : asValue(field.value));
-  return { name, label, read };
-}
-
-function asValue(written) {
-  try { return JSON.parse(written); } catch { return written; }
-}
-
 /* An error with its possible actions. */
 function banner(error, ways = []) {
-  const node = element("div", "", "banner");
+  const node = element("div", "", error.status === 401 ? "banner calm" : "banner");
   node.setAttribute("role", "alert");
   const shown = ways.length ? ways : [["Try again", () => { node.remove(); answer(); }]];
   node.append(element("strong", error.title ?? error.name), element("p", error.message));

@@ -102,6 +102,7 @@ function remember(id) {
 function show(conversation) {
   thread = conversation;
   views = new Map();
+  decided = new Map();
   draw();
 }
 
@@ -113,9 +114,14 @@ function ask(words) {
 }
 
 /* Answers the open questions of the agent: what was not decided is declined. */
-function answer(decided = []) {
-  const resume = thread.interrupts.map(({ id }) => decided.find(({ interruptId }) => interruptId === id) ?? { interruptId: id, status: "cancelled" });
+function decisions() {
+  const resume = thread.interrupts.map(({ id }) => decided.get(id) ?? { interruptId: id, status: "cancelled" });
   thread.interrupts = [];
+  decided = new Map();
+  return resume;
+}
+
+function answer(resume = decisions()) {
   const context = [{ description: "The page the person looks at", value: `${document.title} (${location.href})` }];
   return read("run", { messages: thread.messages(), context, ...(resume.length && { resume }) });
 }
@@ -159,9 +165,9 @@ function scheduleDraw() {
 
 function draw() {
   const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  for (const item of thread.items) if (!views.has(item)) views.set(item, viewOf(item));
+  for (const item of thread.items) if (!views.has(item)) views.set(item, makeView(item));
   for (const item of thread.changed) {
-    try { views.get(item)?.update(item); } catch { views.set(item, VIEWS.plain(UNREADABLE)); }
+    try { views.get(item)?.update(item, thread); } catch { views.set(item, VIEWS.plain(UNREADABLE)); }
   }
   thread.changed.clear();
   const shown = thread.items.map((item) => views.get(item).node).filter(Boolean);
@@ -175,15 +181,8 @@ function draw() {
 
 const UNREADABLE = { text: "This part of the answer cannot be shown." };
 
-function viewOf(item) {
+function makeView(item) {
   try { return (VIEWS[item.kind ?? item.activityType ?? item.role] ?? (() => ({ update() {} })))(item); } catch { return VIEWS.plain(UNREADABLE); }
-}
-
-/* What a person decides about: the call and its arguments, or what else the agent says. */
-function askedOf({ toolCallId, metadata }) {
-  const call = thread.call(toolCallId)?.function, { plan_id: _, task_id: __, question_id: ___, message: ____, ...others } = metadata ?? {};
-  const asked = [call && `${call.name}(${call.arguments})`, Object.keys(others).length && JSON.stringify(others, null, 2)].filter(Boolean).join("\n");
-  return asked ? [element("pre", cut(asked, MOST_PIECE))] : [];
 }
 
 const VIEWS = {
@@ -205,15 +204,7 @@ const VIEWS = {
     }));
     return still(node);
   },
-  interrupt({ interrupt }) {
-    const node = element("div", "", "ask"), buttons = element("div", "", "buttons");
-    const decide = (decision) => answer([{ interruptId: interrupt.id, ...decision }]);
-    buttons.append(
-      button("Approve", () => decide({ status: "resolved", payload: { approved: true } }), "main"),
-      button("Decline", () => decide({ status: "cancelled" })));
-    node.append(element("b", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`), ...askedOf(interrupt), buttons);
-    return { node, update() { buttons.hidden = !thread.interrupts.includes(interrupt); } };
-  },
+  interrupt: interruptView,
   error({ error }) {
     const node = element("div", error.message, "error");
     node.role = "alert";

@@ -21,7 +21,8 @@ function entry({ id, title, text, score, type = "" }) {
   open.title = type;
   item.append(open);
   if (score != null) item.append(Object.assign(element("small", score.toFixed(3)), { title: "Score" }));
-  if (text) item.append(element("p", text.length > 300 ? `${text.slice(0, 300)}…` : text));
+  const [first, ...lines] = (text ?? "").split("\n");  // the first line of a thing is its title and its class
+  if (text) item.append(element("p", cut((lines.length && first.startsWith(title) ? lines : [first, ...lines]).join(" · "), 300)));
   return item;
 }
 
@@ -125,6 +126,10 @@ async function start() {
 $("form").onsubmit = (event) => {
   event.preventDefault();
   attempt(search);
+};
+$("ontology").onload = ({ target }) => {  // its middle, where most classes are
+  const box = target.parentElement;
+  box.scrollTo((box.scrollWidth - box.clientWidth) / 2, (box.scrollHeight - box.clientHeight) / 2);
 };
 $("all-sources").onclick = () => {
   showsAllSources = true;

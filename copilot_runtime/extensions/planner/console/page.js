@@ -98,7 +98,7 @@ function show(plan) {
   $("progress").max = total || 1;
   $("progress").value = finished;
   $("progress-text").textContent = `${formatCount(over)} of ${formatCount(total)} tasks are over${finished < over ? `, ${formatCount(finished)} finished` : ""}`;
-  $("status").textContent = plan.questions.length ? `${plan.status}: ${plan.questions.length} open` : plan.status;
+  $("status").textContent = plan.questions.length ? `${plan.status}, ${plan.questions.length} open ${plan.questions.length === 1 ? "question" : "questions"}` : plan.status;
   showFacts(plan);
   showQuestions(plan, answer, (task) => { location.hash = hashOf(plan.id, task); });
   showTree(plan);

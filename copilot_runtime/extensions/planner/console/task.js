@@ -59,7 +59,7 @@ function drawDetails({ interrupt }) {
   return [box];
 }
 
-/* One task: its purpose, calls and output, all as plain text. */
+/* One task: its purpose and calls as plain text, its output as Markdown. */
 
 const openParts = new Set();  // the parts that the user has opened
 
@@ -77,11 +77,21 @@ function drawTask(task) {
   const parts = [drawTable(task)];
   const texts = { Why: task.reason, Purpose: task.purpose, Instructions: task.instructions, "When to use": task.applicability, "A good outcome": task.criterion };
   for (const [name, text] of Object.entries(texts)) if (text) parts.push(element("h4", name), element("p", text));
-  if (task.output != null) parts.push(element("h4", "Output"), element("pre", cut(task.output, 100_000) || "(nothing)"));
+  if (task.output != null) parts.push(element("h4", "Output"), drawOutput(cut(task.output, 100_000) || "(nothing)"));
   if (task.sources.length) parts.push(element("h4", "Sources"), element("pre", task.sources.join("\n")));
   if (task.evaluations.length) parts.push(element("h4", "Checks"), ...task.evaluations.map(drawEvaluation));
   if (task.calls.length) parts.push(element("h4", "Calls"), ...task.calls.map((call) => drawCall(task, call)));
   return parts;
+}
+
+let drawnOutput = { text: null };
+
+/* An unchanged output keeps its node: a running plan draws the task ten times a second. */
+function drawOutput(text) {
+  if (drawnOutput.text === text) return drawnOutput.box;
+  drawnOutput = { text, box: element("div", "", "assistant") };
+  new MarkdownView(drawnOutput.box).update(text);
+  return drawnOutput.box;
 }
 
 function drawTable(task) {
@@ -89,7 +99,7 @@ function drawTable(task) {
   const rows = {
     status: task.status,
     assistant: task.assistant,
-    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score.toFixed(4),
+    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score.toFixed(2),
     after: task.depends_on?.join(", "),
     correction: task.round ? `of round ${task.round}` : "",
     corrected: task.rounds ? `in ${task.rounds} ${task.rounds === 1 ? "round" : "rounds"}` : "",

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION
 from starlette.routing import WebSocketRoute
 
 from copilot_runtime import CopilotRuntime
+from copilot_runtime.app.extension import OffPage
 from copilot_runtime.extensions import SCHEMAS
 from copilot_runtime.extensions.grpc.server import GrpcServer
 from copilot_runtime.extensions.knowledge.http import KnowledgeEndpoint
@@ -40,7 +41,7 @@ def _list_routes(app: Any) -> Names:
     """Yield the routes of the application; what its router takes whole is told by transports."""
     for route in app.router.routes:
         path: str = getattr(route, "path", "")
-        if path in (BASE, f"{BASE}/", f"{BASE}/{{rest:path}}"):
+        if path in (BASE, f"{BASE}/", f"{BASE}/{{rest:path}}") or isinstance(route, OffPage):
             continue
         below = path.removeprefix(f"{BASE}/") if path.startswith(f"{BASE}/") else path
         methods = getattr(route, "methods", None) or {type(route).__name__}

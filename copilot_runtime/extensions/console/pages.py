@@ -30,7 +30,18 @@ _LIBRARIES = ("markdown-it.min.js", "purify.min.js", "highlight.min.js")
 _CHAT = (
     *("format", "stream", "wire", "conversation", "markdown", "json", "findings", "frames"),
     *("a2ui/values", "a2ui/components", "a2ui/surface"),
-    *("questions", "views", "tools", "talk", "footer", "threads", "media", "panel", "playground", "page"),
+    *(
+        "questions",
+        "views",
+        "tools",
+        "talk",
+        "footer",
+        "threads",
+        "media",
+        "panel",
+        "playground",
+        "page",
+    ),
 )
 """Scripts of the chat in the order of execution: dependencies come first."""
 
@@ -259,7 +270,7 @@ def _off_route(shell: Shell, extension: str) -> Route:
         return response
 
     path, name = f"/{tab.title.lower()}", f"no {tab.name}"
-    return _OffRoute(path, answer, methods=["GET"], name=name)
+    return OffPage(path, answer, methods=["GET"], name=name)
 
 
 def _missing_route(shell: Shell) -> Route:
@@ -270,7 +281,7 @@ def _missing_route(shell: Shell) -> Route:
         response.status_code = 404
         return response
 
-    return _OffRoute("/{page:path}", answer, methods=["GET"], name="no page")
+    return OffPage("/{page:path}", answer, methods=["GET"], name="no page")
 
 
 class _BrowserRoute(Route):
@@ -281,10 +292,6 @@ class _BrowserRoute(Route):
         if "text/html" not in accepts or scope["query_string"]:
             return Match.NONE, {}
         return super().matches(scope)
-
-
-class _OffRoute(OffPage, _BrowserRoute):
-    """The route of a page that is off, for browsers alone."""
 
 
 @cache

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from copilot_runtime.adapters.pricing import describe_missing_prices
 from copilot_runtime.app.extension import OffPage
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.console.document import Document
@@ -146,6 +147,7 @@ class Shell:
             "__PAGES__": escape(json.dumps(links)),
             "__SANDBOX__": escape(root + _SANDBOX),
             "__BRAND__": escape(self.title),
+            "__NO_PRICES__": escape(describe_missing_prices()),
             "__TITLE__": escape(f"{tab.title} · {self.title}" if tab else self.title),
             "<!-- tabs -->": "".join(
                 f'<a href="{escape(path)}"{_CURRENT if name == current else ""}>{title}</a>'

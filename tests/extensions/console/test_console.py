@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 from base64 import b64encode
 from hashlib import sha256
 from html import unescape
@@ -220,6 +221,16 @@ def test_a_page_that_is_off_is_behind_the_login_of_an_application_that_mounts_it
         answer = TestClient(app).get("/plans", headers=BROWSER)
         assert (answer.status_code, "planner:" in answer.text) == (status, status == 404)
         assert TestClient(app).get("/nowhere", headers=BROWSER).json() == {"detail": "Not Found"}
+
+
+def test_the_page_traces_says_how_to_install_prices_that_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory"))
+    client, command = TestClient(runtime.app()), "pip install 'copilot-runtime[prices]'"
+    assert command not in unescape(client.get("/traces", headers=BROWSER).text)
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert command in unescape(client.get("/traces", headers=BROWSER).text)
 
 
 def test_a_browser_gets_a_page_for_an_address_that_nothing_has_also_below_a_mount() -> None:

@@ -170,11 +170,17 @@ def price_usage(usage: Usage, provider: str = "") -> float | None:
 @cache
 def begin_loading() -> None:
     """Begin to read the data in a thread, or log once that there is none."""
-    if find_spec("genai_prices") is not None:
-        threading.Thread(target=load_prices_now, name="prices", daemon=True).start()
+    if missing := describe_missing_prices():
+        logger.info("Traces have no costs. %s", missing)
     else:
-        missing = MissingPackage("The cost of requests to models", "genai-prices", "prices")
-        logger.info("Traces have no costs. %s", missing.message)
+        threading.Thread(target=load_prices_now, name="prices", daemon=True).start()
+
+
+def describe_missing_prices() -> str:
+    """Return how to install the prices, or an empty string if they are installed."""
+    if find_spec("genai_prices") is not None:
+        return ""
+    return MissingPackage("The cost of requests to models", "genai-prices", "prices").message
 
 
 async def finish_loading(span: Span) -> None:

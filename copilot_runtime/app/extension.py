@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
@@ -113,13 +114,12 @@ class Contribution:
 
 
 class OffPage(Route):
-    """A page about what is not there, which gives way to any other route.
-
-    An application that mounts the runtime does not get it.
-    """
+    """A page about what is not there, for browsers alone, which gives way to any other route."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
+        if match is Match.FULL and "text/html" not in Headers(scope=scope).get("accept", ""):
+            return Match.NONE, {}
         routes = scope["app"].routes if match is Match.FULL else ()
         others = (one for one in routes if not isinstance(one, OffPage))
         if any(one.matches(scope)[0] is not Match.NONE for one in others):

@@ -108,7 +108,7 @@ class Chat:
         events: list[Event] = [
             RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=run.messages)
         ]
-        screen = Screen()
+        screen = Screen(self.client.url)
         try:
             async with aclosing(self.client.run(run, self._state)) as stream:
                 async for event in stream:

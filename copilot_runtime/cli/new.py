@@ -56,14 +56,15 @@ def new(
     shutil.copytree(_TEMPLATE, name, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*skipped))
     if adapter := MODELS[model]:
         _name_adapter(name / "app.py", *adapter)
-    program = _find_program()
+    program, python = _find_command("copilot-runtime"), _find_command(Path(sys.executable).name)
     typer.echo(f"cd {quote(str(name))}\n{program} serve app:app --reload")
     typer.echo("\n# in a second terminal, in the same folder")
     typer.echo(f"{program} chat --url http://127.0.0.1:8000/api/copilotkit")
     if react:
         typer.echo("(cd page && npm install && npm run dev)  # the React page, until Ctrl-C")
     typer.echo("\n# without a server")
-    typer.echo(f"{program} test --target app:runtime\npip install pytest httpx2 && pytest")
+    typer.echo(f"{program} test --target app:runtime")
+    typer.echo(f"{python} -m pip install pytest httpx2 && {python} -m pytest")
 
 
 def _name_adapter(app: Path, module: str, adapter: str) -> None:
@@ -73,9 +74,9 @@ def _name_adapter(app: Path, module: str, adapter: str) -> None:
     app.write_text(text.replace(_CHOICE, f"{adapter}()"), encoding="utf-8")
 
 
-def _find_program() -> str:
-    """Return the command of this program for a shell, as a path if it is not on the PATH."""
-    beside = Path(sys.executable).with_name("copilot-runtime")
-    if shutil.which("copilot-runtime") or not beside.is_file():
-        return "copilot-runtime"
+def _find_command(name: str) -> str:
+    """Return a command of this environment for a shell, as a path if PATH has another or none."""
+    beside = Path(sys.executable).with_name(name)
+    if shutil.which(name) == str(beside) or not beside.is_file():
+        return name
     return quote(str(beside))

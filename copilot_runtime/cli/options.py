@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 LOCAL_URL = "http://127.0.0.1:8000/graphql"
 UrlOption = Annotated[
@@ -19,6 +21,31 @@ HeaderOption = Annotated[
 ]
 
 Command = Callable[..., None]
+
+
+class GlobCommand(TyperCommand):
+    """A command whose repeatable options take all files of a glob that the shell has expanded."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat an option before each further file of the same kind."""
+        names = {
+            name
+            for it in self.params
+            if isinstance(it, TyperOption) and it.multiple
+            for name in it.opts
+        }
+        words: list[str] = []
+        for word in args:
+            if words[-2:-1] and words[-2] in names and _are_alike(words[-1], word):
+                words.append(words[-2])
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+
+def _are_alike(first: str, second: str) -> bool:
+    """Return `True` if both are files with the same suffix."""
+    files = Path(first), Path(second)
+    return files[0].suffix == files[1].suffix and all(file.is_file() for file in files)
 
 
 def with_options(**providers: Callable[..., Any]) -> Callable[[Command], Command]:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from urllib.parse import urljoin
 
 import typer
 
@@ -21,11 +22,21 @@ from copilot_runtime.base.jsonvalue import to_text
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters that could make a terminal do more than show text."""
 
+_BOLD = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]+)(?<=\S)\*\*(?!\w)")
+_OPEN = re.compile(r"((?<![\w*])\*{1,2}(?![\s*])[^*\n]*\*{0,2}|\]\(?)\Z")
+"""The beginning of bold text or of a link at the end of a chunk, which the next one may end."""
+
 
 class Screen:
-    """Prints one answer as it streams in. Control characters are removed."""
+    """Prints one answer as it streams in. Control characters are removed.
 
-    def __init__(self) -> None:
+    A terminal shows bold text as such. Links of the server at `url` get its address.
+    """
+
+    def __init__(self, url: str = "") -> None:
+        self._origin = urljoin(url, "/")
+        self._is_terminal = sys.stdout.isatty()
+        self._rest = ""
         self._in_line = False
         self._calls: dict[str, tuple[str, list[str]]] = {}
 
@@ -59,7 +70,7 @@ class Screen:
 
     def end_line(self) -> None:
         """Start a new line unless the output is already at the start of one."""
-        if self._in_line:
+        if self._in_line or self._rest:
             self._write("\n")
 
     def _write_line(self, line: str) -> None:
@@ -67,7 +78,11 @@ class Screen:
         self._write(f"{line}\n")
 
     def _write(self, text: str) -> None:
-        text = _CONTROL.sub("", text)
+        text = self._rest + _CONTROL.sub("", text)
+        self._rest = found[0] if (found := _OPEN.search(text)) else ""
+        text = text.removesuffix(self._rest).replace("](/", f"]({self._origin}")
+        if self._is_terminal:
+            text = _BOLD.sub("\x1b[1m\\1\x1b[22m", text)
         if text:
             self._in_line = not text.endswith("\n")
             typer.echo(text, nl=False)

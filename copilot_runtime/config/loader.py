@@ -85,6 +85,11 @@ def read_settings(
     return kind.model_validate(values, context=origins), origins
 
 
+def find_named_file() -> str:
+    """Return the settings file that COPILOT_CONFIG names, or an empty string."""
+    return os.environ.get(FILE_VARIABLE, "")
+
+
 def learn_secrets(*sources: Any) -> None:
     """Redact the secrets of the environment, of settings, and of arguments of a program."""
     REDACTOR.learn([os.environ, *sources])

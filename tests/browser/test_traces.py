@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route, expect
 from starlette.requests import HTTPConnection
 
-from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings, action
+from copilot_runtime import CopilotRuntime, DemoAdapter, RunInput, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.pricing import load_prices
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.api import ChatRequest, ModelEndpoint
@@ -206,6 +206,27 @@ async def test_an_answer_leads_to_its_trace_and_is_rated(browser: Browser) -> No
 
         await expect(page.locator("#facts")).to_contain_text("thumbs down")
         await expect(page).to_have_url(re.compile("#[0-9a-f]{32}$"))
+
+
+async def test_a_plan_leads_to_the_one_trace_that_has_its_work(browser: Browser) -> None:
+    planner = {"name": "planner", "store": "memory", "needs_approval": True}
+    runtime = CopilotRuntime(
+        DemoAdapter(pace=0),
+        telemetry=LocalTelemetry(MemoryTraceStore()),
+        settings=Settings.model_validate({"threads": "memory", "planner": planner}),
+    )
+    async with served(runtime) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(url)
+        await page.get_by_label("Agent", exact=True).select_option("planner")
+        await ask(page, "Create plan")
+        await page.get_by_role("button", name="Approve").first.click()
+        await expect(page.locator(".card").first).to_contain_text("1 of 1 tasks")
+        await expect(page.locator(".run a")).to_have_text(["Trace"])
+        await page.locator(".run a").click()
+
+        await expect(page.locator(".row", has_text="invoke_agent")).not_to_have_count(1)
+        await expect(page.locator("#facts")).to_contain_text("interrupted by a question")
 
 
 async def test_an_answer_of_long_ago_has_no_trace_any_more(browser: Browser) -> None:

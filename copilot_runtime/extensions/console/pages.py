@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from copilot_runtime.adapters.pricing import describe_missing_prices
 from copilot_runtime.app.extension import OffPage
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.console.document import Document
@@ -136,6 +137,7 @@ class Shell:
             "__PAGES__": escape(json.dumps(links)),
             "__SANDBOX__": escape(root + _SANDBOX),
             "__BRAND__": escape(self.title),
+            "__NO_PRICES__": escape(describe_missing_prices()),
             "__TITLE__": escape(f"{tab.title} · {self.title}" if tab else self.title),
             "<!-- tabs -->": "".join(
                 f'<a href="{escape(path)}"{_CURRENT if name == current else ""}>{title}</a>'
@@ -260,7 +262,7 @@ def _off_route(shell: Shell, extension: str) -> Route:
         return response
 
     path, name = f"/{tab.title.lower()}", f"no {tab.name}"
-    return _OffRoute(path, answer, methods=["GET"], name=name)
+    return OffPage(path, answer, methods=["GET"], name=name)
 
 
 def _missing_route(shell: Shell) -> Route:
@@ -271,7 +273,7 @@ def _missing_route(shell: Shell) -> Route:
         response.status_code = 404
         return response
 
-    return _OffRoute("/{page:path}", answer, methods=["GET"], name="no page")
+    return OffPage("/{page:path}", answer, methods=["GET"], name="no page")
 
 
 class _BrowserRoute(Route):
@@ -282,10 +284,6 @@ class _BrowserRoute(Route):
         if "text/html" not in accepts or scope["query_string"]:
             return Match.NONE, {}
         return super().matches(scope)
-
-
-class _OffRoute(OffPage, _BrowserRoute):
-    """The route of a page that is off, for browsers alone."""
 
 
 @cache

@@ -11,6 +11,7 @@ from copilot_runtime.base.jsonvalue import JsonValue, as_count, as_list, get_obj
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.identifiers import CHUNK, Identifier
+from copilot_runtime.extensions.knowledge.ingestion.pipeline import BASE
 from copilot_runtime.extensions.knowledge.passages import ANCHOR
 from copilot_runtime.extensions.knowledge.resources import Resource
 
@@ -105,7 +106,7 @@ def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple
         ("place", where),
         *(
             ("about", f"{it}#page={page}" if page and it.endswith(".pdf") else it)
-            for it in resource.id.subjects
+            for it in (iri.removeprefix(BASE) for iri in resource.id.subjects)
         ),
         ("type", resource.id.type),
         ("resource", resource.uri),

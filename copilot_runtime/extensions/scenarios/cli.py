@@ -244,7 +244,7 @@ def _open_target(
         os.environ["COPILOT_CONFIG"] = str(config)
     settings = load_settings()
     configure_logs("warning", settings.log_format, settings.log_debug)
-    default = f"the {adapter_name(settings)}, since no program is named (--target)"
+    default = f"the model {adapter_name(settings)!r}; name a program with --target"
     typer.echo(f"tested: {url or target or default}", err=True)
     if url is not None:
         lines = dict(map(split_header, headers))

@@ -160,7 +160,7 @@ class CallCheck(Part):
 
 
 class ResourceCheck(Part):
-    """Resources that must have been retrieved, by identifier or its last segments, or by URL."""
+    """Resources that must have been found, by the end of a file, identifier, title or URL."""
 
     resources: Annotated[Texts, Field(min_length=1)]
     at_least: Count | None = None

@@ -177,7 +177,7 @@ def _check_resources(check: ResourceCheck, record: TurnRecord) -> Iterator[Failu
         yield Failure(
             "recalls",
             f"{least} of {', '.join(check.resources)}; missing: {', '.join(missing)}",
-            shorten(", ".join(map(str, found)), 2000) or "no resources",
+            shorten(", ".join(dict.fromkeys(map(str, found))), 2000) or "no resources",
         )
 
 

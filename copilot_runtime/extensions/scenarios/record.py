@@ -12,6 +12,8 @@ from copilot_runtime.api.messages import Message, ResultMessage
 from copilot_runtime.base.jsonvalue import as_object, get_text, parse_object
 from copilot_runtime.extensions.assistants.definition import strip_prefix
 from copilot_runtime.extensions.assistants.delegation import RUN_HANDOFF, read_switch
+from copilot_runtime.extensions.knowledge.identifiers import find_path
+from copilot_runtime.extensions.knowledge.ingestion.pipeline import BASE
 from copilot_runtime.extensions.planner.agent import ACTIVITY as PLAN
 from copilot_runtime.extensions.scenarios.models import Spending
 from copilot_runtime.extensions.tracing.store.records import Record
@@ -41,11 +43,13 @@ class FoundResource:
 
     @property
     def names(self) -> Sequence[str]:
-        """Its identifier, URL, title and subjects, without empty ones."""
-        return [name for name in (self.id, self.url, self.title, *self.subjects) if name]
+        """Its identifier, file, URL, title and subjects, without empty ones."""
+        names = (self.id, find_path(self.id), self.url, self.title, *self.subjects)
+        return [name for name in names if name]
 
     def __str__(self) -> str:
-        return self.subjects[0] if self.subjects else self.title or self.id
+        own = (iri for iri in self.subjects if not iri.startswith(BASE))
+        return next(own, "") or find_path(self.id) or self.title or self.id
 
 
 @dataclass(slots=True, kw_only=True)

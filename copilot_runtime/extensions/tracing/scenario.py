@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -17,16 +18,16 @@ from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
 _HEAD = """\
-# From traces. Say in `expect` what is right, then: copilot-runtime test FILE
+# From traces. Say in `expect` what is right, then: copilot-runtime test FILE{option}
 # (for a program, --target MODULE:NAME; with --offline, each needs a `script`)
 """
 
 
-def write_scenarios(spans: Sequence[Record]) -> str:
+def write_scenarios(spans: Sequence[Record], config: str = "") -> str:
     """Return a scenario file of traces: their questions, and their calls and sources as expected.
 
-    Traces without a question are left out. Raises `NotFound` if none has one, because traces keep
-    no content.
+    `config` is the settings file of the server, unless it is the usual one. Traces without a
+    question are left out. Raises `NotFound` if none has one, because traces keep no content.
     """
     scenarios: list[JsonObject] = []
     names = Counter[str]()
@@ -40,7 +41,8 @@ def write_scenarios(spans: Sequence[Record]) -> str:
     if not scenarios:
         raise NotFound("No trace has a question: telemetry.content is none, or they are no chats.")
     file = {"scenarios": scenarios}
-    return _HEAD + yaml.safe_dump(file, allow_unicode=True, sort_keys=False, width=100)
+    head = _HEAD.format(option=f" --config {quote(config)}" if config else "")
+    return head + yaml.safe_dump(file, allow_unicode=True, sort_keys=False, width=100)
 
 
 def _build_scenario(spans: Sequence[Record]) -> JsonObject | None:

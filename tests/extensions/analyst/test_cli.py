@@ -44,6 +44,13 @@ def test_data_sets_are_listed_once_they_are_loaded(run: Run) -> None:
     assert (found["name"], found["row_count"], len(found["columns"])) == ("sales", 3, 2)
 
 
+def test_all_files_of_a_glob_that_the_shell_expands_are_data(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x\n1\n")
+    found = json.loads(run("datasets", "--data", "a.csv", "b.csv", "sales.csv", "--json").stdout)
+    assert [one["name"] for one in found["datasets"]] == ["a", "b", "sales"]
+
+
 def test_a_memory_that_is_empty_says_so(run: Run) -> None:
     result = run("memory", "list")
     assert (result.exit_code, result.output) == (0, "Nothing is remembered.\n")

@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 from base64 import b64encode
 from hashlib import sha256
 from html import unescape
@@ -9,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, HTTPException
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -207,6 +208,29 @@ def test_a_page_that_is_off_gives_way_to_a_route_of_the_program() -> None:
     for app in (runtime.app(), own):
         app.add_api_route("/plans", lambda: "ours")
         assert TestClient(app).get("/plans", headers=BROWSER).json() == "ours"
+
+
+def test_a_page_that_is_off_is_behind_the_login_of_an_application_that_mounts_it() -> None:
+    def refuse() -> None:
+        raise HTTPException(401)
+
+    for depends, status in (([], 404), ([Depends(refuse)], 401)):
+        app = FastAPI()
+        runtime = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory"))
+        runtime.mount(app, "/api", console=True, dependencies=depends)
+        answer = TestClient(app).get("/plans", headers=BROWSER)
+        assert (answer.status_code, "planner:" in answer.text) == (status, status == 404)
+        assert TestClient(app).get("/nowhere", headers=BROWSER).json() == {"detail": "Not Found"}
+
+
+def test_the_page_traces_says_how_to_install_prices_that_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory"))
+    client, command = TestClient(runtime.app()), "pip install 'copilot-runtime[prices]'"
+    assert command not in unescape(client.get("/traces", headers=BROWSER).text)
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert command in unescape(client.get("/traces", headers=BROWSER).text)
 
 
 def test_a_browser_gets_a_page_for_an_address_that_nothing_has_also_below_a_mount() -> None:

@@ -129,6 +129,26 @@ def test_scenarios_leave_the_stores_of_the_application_as_they_are(
     assert after == before
 
 
+RECALLS = """
+scenarios:
+  - {name: one, say: Is Oslo cold, expect: {recalls: {resources: [pages/oslo.md]}}}
+  - {name: two, say: Is Oslo cold, expect: {recalls: {resources: [pages/rome.md]}}}
+"""
+
+
+def test_a_resource_is_recalled_by_its_file_which_the_report_names(
+    play: Play, tmp_path: Path
+) -> None:
+    (tmp_path / "copilot.yml").write_text("knowledge: {storage: memory, sources: [pages]}\n")
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "oslo.md").write_text("# Oslo\n\nIt is cold in Oslo.\n")
+    outcome = play(RECALLS, app=None)
+
+    one, two = (it["attempts"][0] for it in outcome.report["scenarios"])
+    assert one["outcome"] == "passed"
+    assert [it["actual"] for it in two["failures"]] == ["pages/oslo.md"]
+
+
 def _read_files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()

@@ -62,7 +62,7 @@ def test_scenarios_are_listed(play: Play) -> None:
 
 def test_it_says_which_application_was_tested(play: Play) -> None:
     assert "tested: program_" in play(THREE, "-k", "oslo").output
-    assert "tested: the demo, since no program is named (--target)" in (
+    assert "tested: the model 'demo'; name a program with --target" in (
         play(THREE, "-k", "oslo", app=None).output
     )
 

@@ -57,7 +57,7 @@ class AnswerView:
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
-        self._screen = Screen()
+        self._screen = Screen(base_url)
         self._thoughts: set[str] = set()
 
     def show(self, event: Event, answer: Answer) -> None:

@@ -12,7 +12,7 @@ import typer
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.formatting import clean_text
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
-from copilot_runtime.cli.options import HeaderOption
+from copilot_runtime.cli.options import GlobCommand, HeaderOption
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
 
@@ -86,7 +86,7 @@ def init(
     typer.echo(f"\nWhat copilot.yml needs, with your data:\n\n{SETTINGS}{place}")
 
 
-@analyst.command()
+@analyst.command(cls=GlobCommand)
 def ask(
     question: Annotated[
         str | None, typer.Argument(help="The question; by default, the standard input.")
@@ -141,7 +141,7 @@ def ask(
     raise typer.Exit(ask_question(question, options))
 
 
-@analyst.command()
+@analyst.command(cls=GlobCommand)
 def datasets(
     url: UrlOption = None,
     data: DataOption = None,
@@ -196,7 +196,7 @@ def datasets(
     raise typer.Exit(1 if problems else 0)
 
 
-@analyst.command()
+@analyst.command(cls=GlobCommand)
 def test(
     files: Annotated[
         list[Path] | None,

@@ -30,7 +30,7 @@ function footerView() {
       ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
       ...(keepsHistory() ? [] : [iconButton("branch", "Go on from here in a new thread", () => branchAfter(item))]),
       ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
-      ...(isRated && isOperator ? ids.map((id, at) => traceLink(id, nameRun(at, ids.length))) : []),
+      ...(isRated && isOperator ? (planAbove(item, thread) ? ids.slice(0, 1) : ids).map((id, at, all) => traceLink(id, nameRun(at, all.length))) : []),
       ...usageOf(item, thread), problem);
     if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
   } };
@@ -52,9 +52,12 @@ function answerAbove(item, thread) {
   return itemsAbove(item, thread).filter(({ role, content }) => role === "assistant" && content).map(({ content }) => content).join("\n\n");
 }
 
+/* The trace of the run that began a plan has all of its tasks. */
+const planAbove = (item, thread) => itemsAbove(item, thread).findLast(({ activityType, content }) => activityType === "plan" && Array.isArray(content?.tasks))?.content;
+
 /* A plan says what it cost as a whole: its tasks are no part of the runs. */
 function usageOf(item, thread) {
-  const plan = itemsAbove(item, thread).findLast(({ activityType, content }) => activityType === "plan" && Array.isArray(content?.tasks))?.content;
+  const plan = planAbove(item, thread);
   const spent = [plan?.tokens ? `${formatCount(plan.tokens)} tokens` : "", plan?.dollars ? formatDollars(plan.dollars) : ""];
   if (plan) return plan.tokens ? [element("span", `Plan: ${spent.filter(Boolean).join(" · ")}`, "usage")] : [];
   const values = item.values.flatMap(({ usage }) => usage);

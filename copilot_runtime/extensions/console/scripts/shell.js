@@ -62,7 +62,7 @@ function askToSignIn(words = "", isBehindLogin = false) {
   $("enter").hidden = isSignedIn;
   $("sign-in-title").textContent = isSignedIn ? "Account" : "Sign in";
   $("not-now").textContent = isSignedIn ? "Close" : "Not now";
-  $("sign-in-text").textContent = words || (me.user ? `You are signed in as ${me.user}.` : hasToken ? "You have signed in." : "With a token of this server, or of your login.");
+  $("sign-in-text").textContent = words || (me.user ? `You are signed in as ${me.user}.${isSignedIn ? " Sign out in the application that signed you in." : ""}` : hasToken ? "You have signed in." : "With a token of this server, or of your login.");
   $("sign-out").hidden = !hasToken;
   $("sign-in").returnValue = "cancel";
   if (!$("sign-in").open) $("sign-in").showModal();

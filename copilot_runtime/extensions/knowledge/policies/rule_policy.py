@@ -213,8 +213,7 @@ class _Question:
         """Return why a rule does not match the resource."""
         whole = rule.drop_exception()
         if rule.exception and whole.matches(self.view, self.uri):
-            exception = rule.exception
-            return "resource", f"it leaves out {exception.whom} with {exception.what}"
+            return "resource", f"it leaves out {rule.exception.summary}"
         names = {name for pattern in rule.scope.patterns for name in pattern.variables}
         if unset := sorted(name for name in names if not self.view.values[name]):
             return "resource", f"there is no {unset[0]} for the {{{unset[0]}}} of {rule.scope.what}"

@@ -253,6 +253,13 @@ class Scope:
         patterns = " or ".join(names) or "everything"
         return f"{patterns} of type {' or '.join(self.types)}" if self.types else patterns
 
+    @property
+    def summary(self) -> str:
+        """The actors and the resources that it names, in words."""
+        whom = self.whom if self.users or self.groups or self.agents else ""
+        what = self.what if self.patterns or self.types else ""
+        return " with ".join(filter(None, (whom, what)))
+
     def includes(self, view: ActorView) -> bool:
         """Return whether the scope includes an actor."""
         if self.agents and not matches_any(self.agents, view.actor.agent):
@@ -301,10 +308,8 @@ class Rule:
         """The rule in words."""
         actions = ", ".join(action for action in ACTIONS if action in self.actions)
         verb = "allows" if self.effect == "allow" else "denies"
-        rest = (
-            f", except {self.exception.whom} with {self.exception.what}" if self.exception else ""
-        )
-        return f"{verb} {actions} to {self.scope.whom}, with {self.scope.what}{rest}"
+        rest = f", except {self.exception.summary}" if self.exception else ""
+        return f"{verb} {actions} of {self.scope.what} to {self.scope.whom}{rest}"
 
     def applies(self, view: ActorView, action: AccessAction, uri: str) -> bool:
         """Return whether the rule applies to an actor, an action and a resource."""

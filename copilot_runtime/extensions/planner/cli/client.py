@@ -46,7 +46,7 @@ class PlanClient:
     """
 
     def __init__(self, url: str, headers: Sequence[str] = ()) -> None:
-        self._url = parse_url(url).rstrip("/")
+        self.url = parse_url(url).rstrip("/")
         self._headers = dict(map(parse_header, headers))
         self._options = _build_options(url, headers)
         self._upstream = Upstream("Runtime", idle_timeout=60, max_retries=0)
@@ -122,7 +122,7 @@ class PlanClient:
         plan = await self.get(plan_id)
         yield plan
         after = plan.get("number") or 0
-        url = f"{self._url}/plans/{_quote(plan_id)}/events?after={after}"
+        url = f"{self.url}/plans/{_quote(plan_id)}/events?after={after}"
         headers = {**self._headers, "accept": "text/event-stream"}
         async with Exchange(self._upstream, "GET", url, None, headers) as response:
             if response.status == _NOTHING_MORE:
@@ -155,7 +155,7 @@ class PlanClient:
     ) -> JsonObject:
         headers = {**self._headers, "content-type": "application/json"}
         data = dumps(body or {}) if method == "POST" else None
-        url = f"{self._url}/plans{path}"
+        url = f"{self.url}/plans{path}"
         async with Exchange(self._upstream, method, url, data, headers) as response:
             text = await response.text()
         if response.status != _OK:
@@ -170,7 +170,7 @@ class PlanClient:
         refusal = decode_refusal(text)
         if refusal is None or refusal.message.startswith("There is nothing at"):
             return NetworkError(
-                f"{self._url} has no plans: it answered {status}.",
+                f"{self.url} has no plans: it answered {status}.",
                 hint="The URL is the one that <CopilotKit runtimeUrl> gets, and the server needs "
                 "the setting planner.name.",
             )

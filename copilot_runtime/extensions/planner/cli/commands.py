@@ -100,7 +100,7 @@ def show(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClien
     copilot-runtime plans show e69b48fd
     copilot-runtime plans show e69b48fd --json | jq '.tasks[].status'
     """
-    _print(_run(client, lambda: client.find(plan_id)), as_json=as_json)
+    _print(_run(client, lambda: client.find(plan_id)), client, as_json=as_json)
 
 
 @plans.command()
@@ -121,7 +121,7 @@ def watch(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClie
     with asyncio.Runner() as runner:
         try:
             plan_id = get_text(runner.run(client.find(plan_id)), "id")
-            code = watch_plan(runner, client, plan_id, build_view(as_json=as_json))
+            code = watch_plan(runner, client, plan_id, build_view(client.url, as_json=as_json))
         except KeyboardInterrupt:
             code = 1
             typer.echo("\nThe plan goes on.", err=True)
@@ -151,7 +151,7 @@ def stop(
             return plan
         return plan if task else await client.wait_for_end(id) or plan
 
-    _print(_run(client, work), as_json=as_json)
+    _print(_run(client, work), client, as_json=as_json)
 
 
 @plans.command()
@@ -171,7 +171,7 @@ def retry(
     async def work() -> JsonObject:
         return await client.touch("retry", get_text(await client.find(plan_id), "id"), task)
 
-    _print(_run(client, work), as_json=as_json)
+    _print(_run(client, work), client, as_json=as_json)
 
 
 @plans.command()
@@ -208,7 +208,7 @@ def answer(
         id = get_text(await client.find(plan_id), "id")
         return await client.touch("answer", id, task, values)
 
-    _print(_run(client, work), as_json=as_json)
+    _print(_run(client, work), client, as_json=as_json)
 
 
 def _is_over(plan: JsonObject, task_id: str) -> bool:
@@ -230,14 +230,14 @@ def _run(client: "PlanClient", work: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(work_and_close())
 
 
-def _print(plan: JsonObject, *, as_json: bool) -> None:
+def _print(plan: JsonObject, client: "PlanClient", *, as_json: bool) -> None:
     """Print the current state of a plan."""
     if as_json:
         show_json(plan)
         return
     from copilot_runtime.extensions.planner.cli.views import print_plan
 
-    print_plan(plan)
+    print_plan(plan, client.url)
 
 
 @plans.command("start")

@@ -44,7 +44,7 @@ def carry_out(
     may_ask = sys.stdin.isatty() and not as_json
     request = _read_request(request)
     plans = PlanClient(url, headers)
-    session = PlanSession(client, plans, build_view(as_json=as_json), request)
+    session = PlanSession(client, plans, build_view(client.url, as_json=as_json), request)
     with asyncio.Runner() as runner:
         try:
             return _converse(runner, session, may_ask, is_approved=is_approved)

@@ -34,8 +34,8 @@ _CHANGES = ("status", "assistant", "evaluation", "rounds", "reason")
 class PlanView:
     """Prints a plan while it runs, and the texts of its run line by line."""
 
-    def __init__(self) -> None:
-        self._screen = Screen()
+    def __init__(self, url: str = "") -> None:
+        self._screen = Screen(url)
 
     def show(self, plan: JsonObject) -> None:
         """Print the changes in the JSON of a plan since the last call."""
@@ -60,8 +60,8 @@ class PlanView:
 class TreeView(PlanView):
     """Draws a plan as a tree in a terminal, and redraws it in place."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, url: str = "") -> None:
+        super().__init__(url)
         self._plan: JsonObject | None = None
         self._drawn = 0
         self._began_at = monotonic()
@@ -112,8 +112,8 @@ class TreeView(PlanView):
 class LineView(PlanView):
     """Prints a line of text for each change, for files, pipes and logs."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, url: str = "") -> None:
+        super().__init__(url)
         self._plan: JsonObject = {}
         self._began_at = monotonic()
 
@@ -173,11 +173,11 @@ class JsonView(PlanView):
         sys.stdout.flush()
 
 
-def build_view(*, as_json: bool) -> PlanView:
-    """Return the view for the standard output."""
+def build_view(url: str, *, as_json: bool) -> PlanView:
+    """Return the view for the standard output, of a plan of the server at a URL."""
     if as_json:
         return JsonView()
-    return TreeView() if sys.stdout.isatty() else LineView()
+    return TreeView(url) if sys.stdout.isatty() else LineView(url)
 
 
 @asynccontextmanager
@@ -196,8 +196,8 @@ async def refresh_often(view: PlanView) -> AsyncGenerator[None]:
         ticker.cancel()
 
 
-def print_plan(plan: JsonObject) -> None:
-    """Print the current state of a plan, with its questions and its output."""
+def print_plan(plan: JsonObject, url: str) -> None:
+    """Print the state of a plan of the server at a URL, with its questions and its output."""
     encoding = (sys.stdout.encoding or "ascii").lower()
     lines = draw_tree(
         plan,
@@ -214,7 +214,7 @@ def print_plan(plan: JsonObject) -> None:
         typer.echo(f"? {text} [{answers}]  question {question.get('id')}")
     for text in (get_text(plan, "reason"), get_text(plan, "output")):
         if text:
-            Screen().print_text(text)
+            Screen(url).print_text(text)
 
 
 def find_changes(before: JsonObject, after: JsonObject) -> Iterator[JsonObject]:

@@ -95,6 +95,7 @@ function show(plan) {
   $("stop").hidden = isOver(plan);
   $("retry").hidden = !isOver(plan) || plan.status === "finished";
   const { over, finished, total } = plan.progress;
+  $("progress").className = plan.status;
   $("progress").max = total || 1;
   $("progress").value = finished;
   $("progress-text").textContent = `${formatCount(over)} of ${formatCount(total)} tasks are over${finished < over ? `, ${formatCount(finished)} finished` : ""}`;

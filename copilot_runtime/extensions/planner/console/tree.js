@@ -100,8 +100,8 @@ function drawFacts({ task, total, over }) {
   facts.append(element("span", task.status));
   if (task.evaluation?.passed) facts.append(element("span", "✓ checked", "good"));
   if (misses && isOver(task)) facts.append(element("span", `✗ ${cut(misses, 300)}`, "bad long"));
-  if (task.assistant) facts.append(element("span", `${cut(task.assistant, 60)}${task.score == null ? "" : ` ${task.score.toFixed(2)}`}`, "who"));
-  if (total) facts.append(drawProgress(over, total), element("span", `${formatCount(over)}/${formatCount(total)}`));
+  if (task.assistant) facts.append(element("span", `${cut(task.assistant, 60)}${task.score == null ? "" : `, fits ${task.score.toFixed(2)}`}`, "who"));
+  if (total) facts.append(drawProgress(task.status, over, total), element("span", `${formatCount(over)}/${formatCount(total)}`));
   if (task.started_at) {
     const took = element("span", "", "took");
     took.dataset.since = task.started_at;
@@ -116,8 +116,8 @@ function drawFacts({ task, total, over }) {
   return facts;
 }
 
-function drawProgress(over, total) {
-  const bar = element("progress");
+function drawProgress(status, over, total) {
+  const bar = element("progress", "", status);
   bar.max = total;
   bar.value = over;
   bar.setAttribute("aria-label", `${over} of ${total} tasks below are over`);

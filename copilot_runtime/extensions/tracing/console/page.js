@@ -3,6 +3,7 @@
 const PAGE = 50;
 const MOST = 1000;  // per response of the server
 const MOST_LIVE = 200;
+const MEMORY = "upsert_memory";  // what the analyst does after each answer: found by its name, but no row of the newest
 const state = { id: "", spans: new Map(), compared: null, following: null, isRedrawing: false, wanted: PAGE, asked: 0 };
 const live = new Map(); // live spans by id, by trace id
 
@@ -29,7 +30,7 @@ async function list() {
   countSoon(filters);
   const running = filters ? [] : listRunning(traces);
   const focused = document.activeElement?.closest("#list li")?.dataset.trace;
-  $("list").replaceChildren(...[...running, ...traces].map(drawTrace));
+  $("list").replaceChildren(...[...running, ...traces].filter((trace) => filters || trace.errors || trace.name !== MEMORY).map(drawTrace));
   if (focused) document.querySelector(`[data-trace="${CSS.escape(focused)}"] button`)?.focus();
   $("more").hidden = !next || state.wanted >= MOST;
   $("nothing").hidden = $("list").childElementCount > 0;
@@ -158,9 +159,9 @@ function showFacts(spans) {
     took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
     tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",
-    cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? "no known price" : "",
+    cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? $("no-prices").textContent || "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
-    outcome: attributeOf(run, NAME.outcome),
+    outcome: attributeOf(run, NAME.outcome) === "interrupted" ? "interrupted by a question" : attributeOf(run, NAME.outcome),
     playground: [attributeOf(run, NAME.overrides) ?? []].flat().join(", "),
     rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
     thread: idOf(thread),

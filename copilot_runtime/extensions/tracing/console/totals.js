@@ -22,6 +22,7 @@ async function count(query) {
   const tokens = sum("input_tokens") + sum("output_tokens");
   $("totals-box").hidden = !stats.traces;
   $("made-up").hidden = stats.models.every(({ name }) => name !== "demo");
+  $("no-prices").hidden = !sum("unpriced");
   $("totals").textContent = [
     `${formatCount(stats.traces)} ${stats.traces === 1 ? "trace" : "traces"}`, stats.failed && `${formatCount(stats.failed)} with errors`,
     tokens && `${formatCount(tokens)} tokens`, dollars && formatDollars(dollars, sum("unpriced")),

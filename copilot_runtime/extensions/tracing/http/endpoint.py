@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.config.loader import find_named_file
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.feedback import Readers, parse_feedback, store_feedback
 from copilot_runtime.extensions.tracing.http.live import LiveReader, ReaderBehind
@@ -135,7 +136,7 @@ class _View:
         filter = parse_filter(self._values)
         if self._values.get("format") == "scenario":
             spans = await self._store.query_spans("", filter, limit=limit)
-            await self._send_text(spans, lambda: write_scenarios(spans))
+            await self._send_scenarios(spans)
             return
         found = await self._store.list_traces(
             filter, limit=limit + 1, before=self._values.get("before", "")
@@ -168,10 +169,15 @@ class _View:
                 width = _read_limit(self._values.get("width", ""), 100, "width")
                 await self._send_text(spans, lambda: draw_waterfall(spans, width=width))
             case "scenario":
-                await self._send_text(spans, lambda: write_scenarios(spans))
+                await self._send_scenarios(spans)
             case other:
                 names = "json, otlp, mermaid, scenario or text"
                 raise BadRequest(f"format is {other[:40]!r}; it is {names}.")
+
+    async def _send_scenarios(self, spans: Sequence[Record]) -> None:
+        """Respond with scenarios, which name the settings file for operators alone."""
+        config = find_named_file() if self._is_operator else ""
+        await self._send_text(spans, lambda: write_scenarios(spans, config))
 
     async def show_stats(self) -> None:
         """Respond with statistics by agent, model, tool, user and time."""

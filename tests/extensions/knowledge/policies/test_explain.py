@@ -74,7 +74,7 @@ def test_each_rule_says_why_it_applies_or_does_not(tmp_path: Path) -> None:
         ("", 5, False, "there is no user for the {user} of home.Page.{user}"),
         ("wide", 6, False, "it is about list, read, not write; "
          "it is for all users through agent robot"),
-        ("some", 7, False, "it is about list, read, not write; it leaves out all users with a.B.*"),
+        ("some", 7, False, "it is about list, read, not write; it leaves out a.B.*"),
     ]  # fmt: skip
 
 
@@ -370,7 +370,7 @@ def test_explain_takes_the_path_of_a_file(tmp_path: Path, path: str) -> None:
     done = run("explain", "ann", "read", path, "--policy", str(rules))
 
     assert done.exit_code == 1
-    assert "denied: The rule 'pay' (line 2) denies read, list to all users, with handbook/hr." in (
+    assert "denied: The rule 'pay' (line 2) denies read, list of handbook/hr to all users." in (
         done.stdout
     )
     assert "is taken for a path: common.Folder.handbook/common." in done.stderr

@@ -145,6 +145,21 @@ def test_a_run_is_a_scenario_of_its_conversation_and_its_calls(tmp_path: Path) -
     assert "It answered: " in scenario.description
 
 
+def test_a_scenario_says_with_which_settings_file_it_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
+    messages = [{"id": "1", "role": "user", "content": "Hello"}]
+    body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
+    with serve(telemetry=telemetry) as client:
+        client.post("/graphql/agent/default/run", json=body)
+        monkeypatch.setenv("COPILOT_CONFIG", "examples/the demo.yml")
+        answer = client.get(f"/graphql/traces/{find(client, 'run_id=r')[0]}?format=scenario")
+
+    line = answer.text.splitlines()[0]
+    assert line.endswith("copilot-runtime test FILE --config 'examples/the demo.yml'")
+
+
 def sign_in(connection: Any) -> str:
     return "ann"
 

@@ -1,6 +1,6 @@
 import { CopilotChat, CopilotKit, useDefaultRenderTool } from "@copilotkit/react-core/v2";
 import "@copilotkit/react-core/v2/styles.css";
-import { useEffect, useState } from "react";
+import { type FormEvent, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 
 const runtimeUrl = "/api/copilotkit";
@@ -11,15 +11,29 @@ function Chat() {
 }
 
 function Page() {
-  const [status, setStatus] = useState(0);
+  const [headers, setHeaders] = useState<Record<string, string>>({});
+  const [info, setInfo] = useState<Response>();
   useEffect(() => {
-    fetch(`${runtimeUrl}/info`).then((response) => setStatus(response.status));
-  }, []);
-  if (status === 401) {
+    fetch(`${runtimeUrl}/info`, { headers }).then(setInfo);
+  }, [headers]);
+
+  function enterKey(event: FormEvent<HTMLFormElement>) {
+    event.preventDefault();
+    setHeaders({ authorization: `Bearer ${new FormData(event.currentTarget).get("key")}` });
+  }
+
+  if (info?.status === 401 && info.headers.has("www-authenticate")) {
+    return (
+      <form onSubmit={enterKey}>
+        <label>Key: <input name="key" type="password" /></label> <button>Sign in</button>
+      </form>
+    );
+  }
+  if (info?.status === 401) {
     return <p role="alert">You are signed out (401). <a href="/login">Sign in</a></p>;
   }
   return (
-    <CopilotKit runtimeUrl={runtimeUrl} enableInspector={false} showDevConsole={false}>
+    <CopilotKit runtimeUrl={runtimeUrl} headers={headers} enableInspector={false} showDevConsole={false}>
       <Chat />
     </CopilotKit>
   );

@@ -73,7 +73,7 @@ class KnowledgeRetriever:
 
     async def retrieve(self, run: RunInput) -> Sequence[Passage]:
         """Return readable passages for the last question. Raises like `search`."""
-        queries = find_queries(run.messages)
+        queries = [run.query[:LONGEST_QUERY]] if run.query else find_queries(run.messages)
         if not queries:
             return ()
         return await search_passages(

@@ -14,8 +14,8 @@ from copilot_runtime.base.folding import fold_text
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _COMMON = set(
     split_words(
-        "a about all an and any are as at be been by can could did do does for from get had has have "
-        "how i in is it its many me much my of on or our please say "
+        "a about all an and any are as at be been by can could did do does for from get had has "
+        "have how i in is it its many me much my of on or our please say "
         "show tell that the their them there "
         "they this to was we were what when where which who whom whose why will with would you"
     )

@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 Recall = Callable[[TaskState, Plan], Awaitable[Sequence[Passage]]]
 """Finds outputs of earlier plans that are relevant to a task."""
 
-_SHOWN = ("analyst-table", "analyst-chart", "analyst-download")
+_RESULTS = ("analyst-table", "analyst-chart", "analyst-download")
 """Activity types whose Markdown is a part of the output: the answer does not repeat them."""
 
 _MAX_CONTEXT = 20_000
@@ -209,7 +209,7 @@ class AgentWorker:
                         size = 0
                     case Activity(activity_type="sources", content=content):
                         sources |= dict.fromkeys(_list_sources(content))
-                    case Activity(activity_type=kind, content={"text": text}) if kind in _SHOWN:
+                    case Activity(activity_type=kind, content={"text": text}) if kind in _RESULTS:
                         texts[as_text(text)] = None
                     case Interrupt():
                         questions.append(_build_question(event))

@@ -244,6 +244,7 @@ class DirectAgent(InstructedAgent):
             # a client of v1 sends all messages, so that it is enough if those have other ids
             message_id="" if run.is_v1 else new_id(),
             passages=passages,
+            has_knowledge=self.retriever is not None,
         )
 
 

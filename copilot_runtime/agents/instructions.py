@@ -71,7 +71,7 @@ async def retrieve_passages(
             return ()
         if span.keeps_content:
             question = next((it.content for it in reversed(run.messages) if _is_question(it)), "")
-            span.set_content(render_retrieval(question, passages))
+            span.set_content(render_retrieval(run.query or question, passages))
         return passages
 
 

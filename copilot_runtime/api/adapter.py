@@ -42,6 +42,8 @@ class ChatRequest:
     message_id: str = ""
     passages: Sequence[Passage] = ()
     """The passages retrieved for the question; the first message also has them, as text."""
+    has_knowledge: bool = False
+    """Whether passages were searched for, though there may be none."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
     """The span of the request, to which an adapter may add attributes."""
     budget: Budget | None = field(default=None, repr=False, compare=False)

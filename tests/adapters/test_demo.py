@@ -408,7 +408,8 @@ async def test_small_talk_is_answered_before_anything_that_was_retrieved(text: s
 async def test_a_passage_that_lacks_half_of_the_question_is_named_and_not_quoted():
     text = await quote("How long does the library take for bread?", *SHELF)
     assert text.startswith(
-        "These passages may answer that:\n\n- [Opening hours](/k/1)\n- Staff\n\n(I am the demo"
+        "These passages may answer that:\n\n- [Opening hours](/k/1): The library opens at nine. It "
+        "closes at five. Dogs wait outside.\n- Staff: Ada leads the library.\n\n(I am the demo"
     )
 
 
@@ -558,6 +559,42 @@ async def test_the_headings_above_a_text_are_not_quoted():
     passage = Passage(id="q", title="Guide, Is my dog welcome?", text=text)
 
     assert (await quote("Is my dog welcome?", passage)).startswith("Dogs wait outside. (")
+
+
+async def test_a_sentence_that_begins_with_the_title_is_quoted():
+    passage = Passage(id="o", title="The oven", text="The oven\nThe oven is cleaned on Friday.")
+
+    assert (await quote("How often is the oven cleaned?", passage)).startswith(
+        "The oven is cleaned on Friday. (The oven)"
+    )
+
+
+async def test_each_question_of_a_sentence_is_answered():
+    refund = Passage(id="r", title="Refunds", text="Refunds are paid to everybody.")
+    text = await quote("Who leads the library, and how do I get a refund?", *SHELF, refund)
+
+    assert text.startswith("Ada leads the library. (Staff)\n\nRefunds are paid to everybody.")
+
+
+async def test_accents_make_no_other_word():
+    passage = Passage(id="c", title="Deck", text="There is a café on the deck.")
+
+    assert (await quote("Where is the cafe?", passage)).startswith("There is a café")
+
+
+@in_one_test(
+    ("question", "answer"),
+    [
+        ("Why is the sky blue?", "Nothing was found in your documents for that."),
+        ("Which region sells most?", "An agent with data, such as `analyst`, answers questions"),
+    ],
+)
+async def test_where_nothing_was_found_it_says_so(question: str, answer: str):
+    request = ChatRequest(messages=[said(question)], has_knowledge=True)
+    text = text_of([event async for event in DemoAdapter(pace=0).stream(request)])
+
+    assert answer in text
+    assert "Think about the sea" not in text
 
 
 async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():

@@ -38,6 +38,7 @@ from copilot_runtime.adapters.demo.passages import (
 )
 from copilot_runtime.adapters.demo.plans import (
     REPORT_EVALUATION,
+    is_about_data,
     join_outcomes,
     judge_outcome,
     read_task,
@@ -145,6 +146,8 @@ _REAL_MODEL = (
     "start the runtime again; a program with `DemoAdapter()` alone has to name `OpenAIAdapter()` "
     "instead."
 )
+_NOTHING_FOUND = "Nothing was found in your documents"
+_DATA_AGENT = "An agent with data, such as `analyst`, answers questions about numbers. "
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
 _TRY = "Try one of these:\n\n"
 _GREETINGS = {"help", "hello", "hi", "hey", "demo"}
@@ -194,16 +197,19 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     elif task and (summary := summarize_outcomes(prompt)):
         yield Part("text", summary)
     elif task:
-        yield from _fail_refusal(text, _chat(request, text, actions, offered))
+        yield from _fail_refusal(request, text, _chat(request, text, actions, offered))
     else:
         yield from _chat(request, text, actions, offered)
 
 
-def _fail_refusal(text: str, parts: Iterable[Part | CopilotError]) -> Iterator[Part | CopilotError]:
+def _fail_refusal(
+    request: ChatRequest, text: str, parts: Iterable[Part | CopilotError]
+) -> Iterator[Part | CopilotError]:
     """Yield the parts of an answer to a task, or an error if no rule answers it."""
+    reason = _NOTHING_FOUND if request.has_knowledge else "The demo model has no rule"
     for part in parts:
         is_refusal = isinstance(part, Part) and _NOT_A_MODEL in part.text
-        yield CopilotError(f"The demo model has no rule for {text!r}.") if is_refusal else part
+        yield CopilotError(f"{reason} for {text!r}.") if is_refusal else part
 
 
 def _chat(
@@ -211,6 +217,7 @@ def _chat(
 ) -> Iterator[Part | CopilotError]:
     words = set(split_words(text))
     tables = _read_tables(request)
+    other = _DATA_AGENT if is_about_data(text) and not tables else ""
     lacks = describe_missing(text, request.passages, is_name=True)
     if attachments := [each for m in request.messages[-1:] for each in _list_attachments(m)]:
         *others, last = attachments
@@ -228,17 +235,19 @@ def _chat(
         yield from _call_matches(matches)
     elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
         also = describe_missing(text, request.passages, is_name=False)
-        yield Part("text", f"{also}{quotes}\n\n{NOTE}")
+        yield Part("text", f"{other}{also}{quotes}\n\n{NOTE}")
     elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
-        yield Part("text", f"{lacks}These passages may answer that:\n\n{links}\n\n{NOTE}")
+        yield Part("text", f"{other}{lacks}These passages may answer that:\n\n{links}\n\n{NOTE}")
     elif tables:
         yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
     elif matches := match_actions(text, actions):
         yield from _call_matches(matches)
     elif "\n" not in text and words & _GREETINGS:
         yield Part("text", _introduce(words, actions, tables))
+    elif request.has_knowledge:
+        yield Part("text", f"{_NOT_A_MODEL} {_NOTHING_FOUND} for that. {other}".strip())
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
 

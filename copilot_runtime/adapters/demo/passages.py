@@ -1,22 +1,27 @@
 """Quotes passages that a search found, and says which names they lack, for the demo model."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
+from math import log
 
 from copilot_runtime.adapters.demo.matching import QUOTED, split_words
+from copilot_runtime.adapters.demo.plans import split_request
 from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.folding import fold_text
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _COMMON = set(
     split_words(
-        "a about all an and any are as at be been by can could did do does for from had has have "
-        "how i in is it its many me much my of on or our please say "
+        "a about all an and any are as at be been by can could did do does for from get had has "
+        "have how i in is it its many me much my of on or our please say "
         "show tell that the their them there "
         "they this to was we were what when where which who whom whose why will with would you"
     )
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_ENDING = re.compile(r"(?:ing|ed|es|s)$")
+_ENDING = re.compile(r"(?:ing|ies|ed|es|s|y)$")
 _START = re.compile(r"(?:^|[!?:\n]|\w{3}\.)\W*$")
 """Matches the text before the first word of a sentence."""
 _NOTE = re.compile(r"^\[.*\]$", re.MULTILINE)
@@ -36,34 +41,42 @@ _LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
 
 
 def quote_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Return the sentences that share most words with a question, with sources; may be empty."""
-    words = _stems(_NOTE.sub("", question))
+    """Return the sentences that share most words with a question, or with each question in it,
+    with their sources; may be empty.
+    """
+    question = _NOTE.sub("", question)
+    pieces = [_stems(piece) for piece in split_request(question)]
+    if len(pieces) < 2 or any(len(words) < 2 for words in pieces):  # "Hello! When does it open?"
+        pieces = [_stems(question)]
+    quotes = chain.from_iterable(_quote_sentences(words, passages) for words in pieces)
+    return "\n\n".join(dict.fromkeys(quotes))
+
+
+def _quote_sentences(words: set[str], passages: Sequence[Passage]) -> Sequence[str]:
     found: list[tuple[float, int, str]] = []
+    counts = Counter(word for one in passages for word in words & _list_stems(one))
     for number, passage in enumerate(passages, 1):
         title = _stems(passage.title)
-        if len(words & (title | _stems(passage.text))) <= len(words) / 2:
+        missing = words - _list_stems(passage)
+        weights = {word: log(1 + len(passages) / max(counts[word], 1)) for word in words}
+        if 2 * sum(weights[word] for word in missing) >= sum(weights.values()):
             continue  # one word of several is no answer
         about = words & title
         is_subject = len(about) > len(words) / 2  # the title asks or says the same
-        for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):
-            if passage.title and sentence.startswith(passage.title):
-                continue
-            if _BELOW in sentence or _stems(sentence) <= title:
-                continue
+        for sentence in _list_sentences(passage):
             shared = words & _stems(sentence)
             # a heading shares words as well, but says nothing
             worth = len(about) + 1 if is_subject else len(about) / 2
             score = len(shared) + worth - 1 / len(sentence.split())
             score += 0.5 if _FACT.match(sentence) else 0  # such as a job title
             if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
-                found.append((score, number, _LABEL.sub("", sentence)[:_LONGEST]))
+                found.append((score, number, sentence[:_LONGEST]))
     found.sort(key=lambda row: -row[0])
-    found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()][
-        ::-1
-    ]
+    found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()]
+    found.reverse()
     most = 1 if found and _FACT.match(found[0][2]) else _MOST_SENTENCES
     best = [row for row in found[:most] if row[0] >= found[0][0] * _CLOSE]
-    return "\n\n".join(_quote(text, number, passages[number - 1]) for _, number, text in best)
+    return [_quote(text, number, passages[number - 1]) for _, number, text in best]
 
 
 def _quote(text: str, number: int, passage: Passage) -> str:
@@ -73,14 +86,30 @@ def _quote(text: str, number: int, passage: Passage) -> str:
 
 
 def list_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Return links to the first passages that share a word with a question; may be empty."""
+    """Return links to the first passages that share a word with a question, with their first
+    sentences; may be empty.
+    """
     words = _stems(_NOTE.sub("", question))
-    links = {
-        passage.title: _cite(number, passage)
-        for number, passage in enumerate(passages, 1)
-        if words & (_stems(passage.title) | _stems(passage.text))
-    }
-    return "\n".join(f"- {link[1:-1]}" for link in [*links.values()][:_MOST_SENTENCES])
+    links: dict[str, str] = {}
+    for number, passage in enumerate(passages, 1):
+        if words & _list_stems(passage):
+            first = [one for one in _list_sentences(passage) if one[-1] in ".!?"][:_MOST_SENTENCES]
+            link = _cite(number, passage)[1:-1]
+            links[passage.title] = ": ".join(filter(None, [link, " ".join(first)[:_LONGEST]]))
+    return "\n".join(f"- {link}" for link in [*links.values()][:_MOST_SENTENCES])
+
+
+def _list_sentences(passage: Passage) -> Sequence[str]:
+    """Return the sentences below the headings of a passage, without the names of properties."""
+    title = _stems(passage.title)
+    sentences = filter(None, map(str.strip, _SENTENCE.split(passage.text)))
+    return [
+        _LABEL.sub("", sentence)
+        for sentence in sentences
+        if _BELOW not in sentence
+        and not _stems(sentence) <= title
+        and (sentence[-1] in ".!?" or not passage.title or not sentence.startswith(passage.title))
+    ]
 
 
 def describe_missing(text: str, passages: Sequence[Passage], *, is_name: bool) -> str:
@@ -102,9 +131,9 @@ def _list_missing(question: str, passages: Sequence[Passage], *, is_name: bool) 
         is_plain = word[0][0].islower() or rest.isupper() or _START.search(rest[: word.start()])
         if word[0].lower() not in _COMMON and not (is_name and is_plain):
             names.append(word[0])
-    text = " ".join(" ".join(f"{one.title} {one.text}" for one in passages).lower().split())
+    text = " ".join(fold_text(" ".join(f"{one.title} {one.text}" for one in passages)).split())
     text = f" {text} {text.replace('-', '')}"
-    return [name for name in dict.fromkeys(names) if not _has_name(text, name.lower())]
+    return [name for name in dict.fromkeys(names) if not _has_name(text, fold_text(name))]
 
 
 def _has_name(text: str, name: str) -> bool:
@@ -114,8 +143,12 @@ def _has_name(text: str, name: str) -> bool:
 
 def _stems(text: str) -> set[str]:
     """Return the stems of a text's words, without stop words."""
-    words = (_ENDING.sub("", word) for word in split_words(text) if word not in _COMMON)
+    words = (_ENDING.sub("", one) for one in split_words(fold_text(text)) if one not in _COMMON)
     return {word for word in words if len(word) > 1}
+
+
+def _list_stems(passage: Passage) -> set[str]:
+    return _stems(f"{passage.title} {passage.text}")
 
 
 def _cite(number: int, passage: Passage) -> str:

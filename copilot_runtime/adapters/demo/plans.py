@@ -48,15 +48,24 @@ _EARLIER = re.compile(r"^# What came of the tasks before it\n\n(.*?)(?=^# |\Z)",
 
 def write_tasks(text: str) -> list[Mapping[str, Any]]:
     """Return a task for each question or step of a text, without an opening such as `To do: `."""
-    pieces = _BORDER.split(_OPENING.sub("", text))
+    pieces = split_request(_OPENING.sub("", text))
     steps = {one[:200]: one for piece in pieces if (one := _MARK.sub("", piece).strip(" ,.;"))}
     tasks: list[Mapping[str, Any]] = []
     for name, one in steps.items():
         needs = [task["name"] for task in tasks] if _LATER.search(one) else []
-        is_data = _COUNTS & {*split_words(one)} and not needs and not _FACT.search(one)
-        kind = _DATA if is_data else ""
+        kind = _DATA if is_about_data(one) and not needs else ""
         tasks.append({"name": name, "purpose": one, "applicability": kind, "depends_on": needs})
     return tasks
+
+
+def is_about_data(text: str) -> bool:
+    """Return whether a question asks for a number, which tables say rather than pages."""
+    return bool(_COUNTS & {*split_words(text)}) and not _FACT.search(text)
+
+
+def split_request(text: str) -> list[str]:
+    """Return the questions and the steps of a text."""
+    return _BORDER.split(text)
 
 
 def read_task(prompt: str) -> str:

@@ -26,7 +26,8 @@ _PERIOD = re.compile(
 )
 _UNITS = ("day", "week", "month", "quarter", "year")
 _RATIOS = re.compile(r"(?:score|rate|latency|days|discount|price|share|value|percent|pct)$")
-_AMOUNTS = ("total", "amount", "revenue", "sales", "turnover", "quantity", "units")
+_UNITS_SOLD = ("quantity", "units")
+_AMOUNTS = ("total", "amount", "revenue", "sales", "turnover", *_UNITS_SOLD)
 """Names of numbers that "sells most" may mean, the likeliest first."""
 
 
@@ -37,9 +38,9 @@ def list_stems(words: str) -> frozenset[str]:
 
 HIGHEST = list_stems("most best top highest largest biggest greatest maximum max")
 LOWEST = list_stems("least worst lowest smallest fewest minimum min bottom")
-_SELLING = list_stems(
-    "sell sold sale earn earned spend spent bring revenue turnover income amount value"
-)
+_SELLING = list_stems("sell sold")
+_EARNING = list_stems("sale earn earned spend spent revenue turnover amount value") | _SELLING
+"""Stems that an amount of money has for its synonyms, and a number of units has not."""
 _PER = list_stems("per each every")
 _EACH = _PER | {"by"}
 _GROUPING = _EACH | {"which", "what"}
@@ -224,14 +225,14 @@ class Question:
         if named:
             self._left -= {*named[0].places}
             if named[0].column.name.lower() in _AMOUNTS:
-                self._take_others(_SELLING)
+                self._take_others(_list_synonyms(named[0].column))
             return named[0].column
         starts = [at + 1 for at, word in enumerate(self._stems) if word in COUNTING]
         noun = [word for word in self._stems[starts[0] :] if word != "of"][:1] if starts else []
-        amount = guess_amount(self.table, ("quantity", "units") if starts else _AMOUNTS)
-        if (
-            amount is None or {*noun} & self.rows or not self._take_others(_SELLING)
-        ):  # "how many sales"
+        amount = guess_amount(self.table, _UNITS_SOLD if starts else _AMOUNTS)
+        if amount is None or {*noun} & self.rows:  # "how many sales"
+            return None
+        if not self._take_others(_list_synonyms(amount)):
             return None
         self._take_others({"unit"})
         return amount
@@ -267,10 +268,18 @@ def group_by_time(column: Column, unit: str) -> Group:
 
 
 def guess_amount(table: Table, names: Sequence[str] = _AMOUNTS) -> Column | None:
-    """Return the number that "sells most" may mean, by its name."""
+    """Return the number that "sells most" may mean, by its name: no tax_amount or total_cost."""
+    plain = {*stem(" ".join(_AMOUNTS)), *_SELLING, *stem(table.name)}
     numbers = [one for one in table.columns if one.is_number and not is_ratio(one)]
-    likely = (one for name in names for one in numbers if stem(name)[0] in stem(one.name))
+    numbers = [one for one in numbers if plain >= {*stem(one.label)}]
+    likely = (one for name in names for one in numbers if stem(name)[0] in stem(one.label))
     return next(likely, None)
+
+
+def _list_synonyms(amount: Column) -> Collection[str]:
+    """Return the stems that may stand for an amount."""
+    is_number = {*stem(amount.label)} & {*stem(" ".join(_UNITS_SOLD))}
+    return _SELLING if is_number else _EARNING
 
 
 def is_ratio(column: Column) -> bool:

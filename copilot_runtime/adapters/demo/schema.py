@@ -60,6 +60,11 @@ class Column:
     """The filters of that metric."""
 
     @property
+    def label(self) -> str:
+        """Its name without a unit, such as "Sales" for "Sales (EUR)"."""
+        return _UNIT.sub("", self.name)
+
+    @property
     def is_number(self) -> bool:
         """Whether it can be summed up: no ids."""
         return self.is_metric or (bool(_NUMBER_TYPE.match(self.type)) and not self.is_key)
@@ -88,8 +93,7 @@ class Column:
         """Return how many words at the start of `words` name the column: twice that, less 1 for
         a part of a name. 0 if none does.
         """
-        name = _UNIT.sub("", self.name)  # "Sales (EUR)" are sales
-        phrases = [stem(each) for each in (name, self.name, *self.synonyms)]
+        phrases = [stem(each) for each in (self.label, self.name, *self.synonyms)]
         whole = [len(phrase) for phrase in phrases if phrase and (*words[: len(phrase)],) == phrase]
         first, last = phrases[0][0] if phrases[0] else "", phrases[0][-1] if phrases[0] else ""
         parts = {first} if len(first) > _SHORTEST and not self.is_time else set[str]()

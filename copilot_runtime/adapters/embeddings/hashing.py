@@ -6,7 +6,6 @@ terms and typing errors. It knows no meaning: "car" and "automobile" are unrelat
 
 import asyncio
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.folding import fold_text
 from copilot_runtime.telemetry.genai import start_embeddings_span
 from copilot_runtime.telemetry.span import find_current_span, trace_block
 
@@ -94,11 +94,11 @@ class HashingEmbedder(Embedder):
 
         They are counted, or weighed by their lengths: longer words tell more, in any language.
         """
-        words = {*_WORD.findall(_fold(query))}
+        words = {*_WORD.findall(fold_text(query))}
         words = words - _UNSPECIFIC or words
         if "@" not in query:
             text = _ADDRESS.sub(" ", text)  # a greeting does not ask for hello@example.org
-        others = {*_WORD.findall(_fold(text))}
+        others = {*_WORD.findall(fold_text(text))}
         found = {
             word
             for word in words
@@ -111,19 +111,13 @@ def hash_texts(texts: Sequence[str], dimensions: int) -> NDArray[np.float32]:
     """Return the hashed words of texts as rows: unit vectors, or zeros for texts without words."""
     vectors = np.zeros((len(texts), dimensions), np.float32)
     for vector, text in zip(vectors, texts, strict=True):
-        for word, count in Counter(_WORD.findall(_fold(text))).items():
+        for word, count in Counter(_WORD.findall(fold_text(text))).items():
             places, values = _hash_word(word, dimensions)
             np.add.at(vector, places, values * np.float32(1 + log(count)))
         length = np.linalg.norm(vector)
         if length > 0:
             vector /= length
     return vectors
-
-
-def _fold(text: str) -> str:
-    """Return a text in lower case and without diacritics."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
 @lru_cache(maxsize=65_536)

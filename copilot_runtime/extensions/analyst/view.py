@@ -294,6 +294,7 @@ def write_table(table: JsonObject) -> str:
         f"|{'---|' * len(names)}",
         *(f"| {' | '.join(map(_write_cell, row))} |" for row in rows[:_TEXT_ROWS]),
     ]
+    lines += [f"\n{len(rows) - _TEXT_ROWS} more rows"] if len(rows) > _TEXT_ROWS else []
     return "\n".join(lines)
 
 

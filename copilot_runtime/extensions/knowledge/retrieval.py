@@ -14,6 +14,7 @@ from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.transcript import fold_thread
+from copilot_runtime.base.folding import fold_text
 from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.passages import cut_passages
@@ -48,6 +49,11 @@ _REFERENCE = re.compile(
 )
 """Words that refer to an earlier question."""
 
+_PART = re.compile(
+    r"(?<=\?)\s+|,?\s+and\s+(?=(?:how|what|when|where|which|who|why)\b)", re.IGNORECASE
+)
+"""Separates the questions of a message, each of which may be about something else."""
+
 
 @dataclass(eq=False)
 class KnowledgeRetriever:
@@ -67,7 +73,7 @@ class KnowledgeRetriever:
 
     async def retrieve(self, run: RunInput) -> Sequence[Passage]:
         """Return readable passages for the last question. Raises like `search`."""
-        queries = find_queries(run.messages)
+        queries = [run.query[:LONGEST_QUERY]] if run.query else find_queries(run.messages)
         if not queries:
             return ()
         return await search_passages(
@@ -149,7 +155,9 @@ def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def find_queries(messages: Sequence[Message]) -> list[str]:
-    """Return the queries: the last question, also combined with the one that it refers to."""
+    """Return the queries: the last question, also combined with the one that it refers to, or the
+    questions that it consists of.
+    """
     questions = [
         message.content.strip()[:LONGEST_QUERY]
         for message in messages
@@ -158,14 +166,14 @@ def find_queries(messages: Sequence[Message]) -> list[str]:
     if not questions:
         return []
     last, before = questions[-1], questions[-2:-1]
-    if not before or not _refers_back(last):
-        return [last]
-    return [last, f"{before[0]}\n{last}"]
+    if before and _refers_back(last):
+        return [last, f"{before[0]}\n{last}"]
+    return [last] if _REFERENCE.search(last) else _PART.split(last, maxsplit=2)
 
 
 def _read_words(text: str) -> set[str]:
     """Return the words of a text without the endings that plurals and verbs have in English."""
-    words = (word.lower() for word in _WORD.findall(text) if len(word) > 1)
+    words = (word for word in _WORD.findall(fold_text(text)) if len(word) > 1)
     return {_ENDING.sub("", word) if len(word) > 4 else word for word in words}
 
 

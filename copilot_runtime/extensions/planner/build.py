@@ -1,7 +1,6 @@
 """Builds the planner from its settings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copilot_runtime.actions.sources import gather_actions
@@ -10,8 +9,6 @@ from copilot_runtime.agents.registry import FindAgents
 from copilot_runtime.api.action import Action, ActionSource
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.messages import TextMessage
-from copilot_runtime.api.retrieval import Passage, Retriever
 from copilot_runtime.api.run_input import Checkpoints, RunInput
 from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.election import Candidate, SimilarityElector
@@ -24,7 +21,7 @@ from copilot_runtime.extensions.planner.spans import count_plans_from_zero
 from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
 from copilot_runtime.extensions.planner.tasks import PlanLimits
-from copilot_runtime.extensions.planner.worker import TASK_HEADING, AgentWorker, PlanRequests
+from copilot_runtime.extensions.planner.worker import AgentWorker, PlanRequests
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 
 if TYPE_CHECKING:
@@ -90,7 +87,6 @@ def build_planner(
             list_candidates,
             HashingEmbedder() if knowledge is None else knowledge.embedder,
             floor=settings.floor,
-            only_one_fits=True,
             fallback=settings.fallback,
         ),
         AgentWorker(
@@ -133,21 +129,6 @@ def _build_resources(knowledge: "Knowledge", log: PlanLog) -> "TaskResources":
     from copilot_runtime.extensions.planner.resources import TaskResources  # loads all of knowledge
 
     return TaskResources(knowledge, log)
-
-
-class TaskRetriever:
-    """Retrieves passages for a task, and not for the rest of its prompt."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-
-    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
-        first = run.messages[0]
-        assert isinstance(first, TextMessage)
-        task = replace(
-            first, content=first.content.rpartition(TASK_HEADING)[2].partition("\n\n")[2]
-        )
-        return await self._retriever.retrieve(replace(run, messages=[task]))
 
 
 def build_log(address: str) -> PlanLog:

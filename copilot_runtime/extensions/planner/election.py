@@ -32,7 +32,7 @@ class Candidate:
     name: str
     description: str
     """Purpose, instructions, applicability and evaluation, as in a task. Without headings, which
-    would raise the similarity of all texts."""
+    would raise the similarity of all texts. Its name, if it has no description."""
     is_opaque: bool = False
     """`True` if its tool calls are not visible."""
 
@@ -40,6 +40,7 @@ class Candidate:
 class SimilarityElector:
     """Elects the candidate whose description is most similar to that of the task.
 
+    A sole candidate without a description gets every task.
     A task that names its assistant gets that one. Similarity is the cosine of the embeddings.
 
     Args:
@@ -47,7 +48,6 @@ class SimilarityElector:
     embedder: Embeds descriptions.
     floor: Minimum similarity, from -1 to 1.
     fallback: Assistant for tasks that no candidate fits; if empty, such a task fails.
-    only_one_fits: Elect a sole candidate regardless of the similarity.
     """
 
     def __init__(
@@ -57,9 +57,7 @@ class SimilarityElector:
         *,
         floor: float = 0.1,
         fallback: str = "",
-        only_one_fits: bool = False,
     ) -> None:
-        self._only_one_fits = only_one_fits
         self._candidates = candidates
         self._embedder = embedder
         self._floor = floor
@@ -79,17 +77,20 @@ class SimilarityElector:
             return Assignment(name, None, candidates[name].is_opaque)
         scores = await self._score(_write_profile(state.task), candidates)
         ranked = sorted(scores.items(), key=lambda item: (-round(item[1] / _TIE), item[0]))
-        is_only = self._only_one_fits and len(ranked) == 1
-        if ranked and (is_only or ranked[0][1] >= self._floor):
+        is_bare = len(ranked) == 1 and candidates[ranked[0][0]].description == ranked[0][0]
+        if ranked and (is_bare or ranked[0][1] >= self._floor):
             name, score = ranked[0]
             return Assignment(name, score, candidates[name].is_opaque)
         if self._fallback in candidates:
             score = scores[self._fallback]
             return Assignment(self._fallback, score, candidates[self._fallback].is_opaque)
         best = ", ".join(f"{name} {score:.2f}" for name, score in ranked[:3])
+        reason = (
+            f"the nearest are {best}, and {self._floor:g} is needed." if best else "none exist."
+        )
+        advice = "" if self._fallback else " With `planner.fallback: assistant`, the model does it."
         raise NoMatchingAssistant(
-            f"No assistant fits the task {state.task.name!r}: "
-            + (f"the nearest are {best}, and {self._floor:g} is needed." if best else "none exist.")
+            f"No assistant fits the task {state.task.name!r}: {reason}{advice}"
         )
 
     async def _score(

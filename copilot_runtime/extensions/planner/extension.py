@@ -78,17 +78,16 @@ def add_planner(core: Core) -> None:
     tools and what knowledge finds. Raises `MissingPackage` without the extra `knowledge`.
     """
     try:
-        from copilot_runtime.extensions.planner.build import TaskRetriever, build_planner
+        from copilot_runtime.extensions.planner.build import build_planner
     except ModuleNotFoundError as error:
         raise MissingPackage("The planner", error.name or "numpy", "knowledge") from error
 
     settings, agents = narrow_settings(core.settings), core.agents
-    retriever = core.parts.find(Retriever)
     model = DirectAgent(
         core.adapter,
         max_turns=settings.max_turns,
         action_timeout=settings.action_timeout,
-        retriever=TaskRetriever(retriever) if retriever is not None else None,
+        retriever=core.parts.find(Retriever),
     )
     works = agents.is_empty or settings.planner.fallback == "assistant"
     own = {"assistant": model} if works else {}

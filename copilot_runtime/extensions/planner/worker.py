@@ -65,8 +65,8 @@ logger = logging.getLogger(__name__)
 Recall = Callable[[TaskState, Plan], Awaitable[Sequence[Passage]]]
 """Finds outputs of earlier plans that are relevant to a task."""
 
-TASK_HEADING = "# Your task: "
-"""The last heading of a prompt, before the name of the task."""
+_RESULTS = ("analyst-table", "analyst-chart", "analyst-download")
+"""Activity types whose Markdown is a part of the output: the answer does not repeat them."""
 
 _MAX_CONTEXT = 20_000
 """Maximum characters of an earlier task's output in the prompt."""
@@ -116,6 +116,7 @@ class AgentWorker:
             run_id=new_id(),
             log_id="",
             messages=[TextMessage(id=new_id(), role="user", content=prompt)],
+            query=state.task.purpose,
             actions=[journal.wrap(action) for action in actions],
             resume=[*map(_build_resume, state.replies)],
             follow_up="server",
@@ -175,10 +176,11 @@ class AgentWorker:
         await context.call_tool(call.id, call.tool, call.arguments, run_now, is_idempotent=True)
 
     async def _read(self, agent: Agent, run: RunInput, context: TaskContext) -> TaskResult | Pause:
-        """Return the agent's final text and sources, or a pause with its questions."""
+        """Return the agent's final text, what it shows, and sources, or a pause with questions."""
         pieces: list[str] = []
         size = 0
         sources: dict[str, None] = {}
+        texts: dict[str, None] = {}
         past: list[Event] = []
         questions: list[AgentQuestion] = []
         async with aclosing(settle_usage(context.budget, agent.run(run))) as events:
@@ -200,13 +202,16 @@ class AgentWorker:
                         size = 0
                     case Activity(activity_type="sources", content=content):
                         sources |= dict.fromkeys(_list_sources(content))
+                    case Activity(activity_type=kind, content={"text": text}) if kind in _RESULTS:
+                        texts[as_text(text)] = None
                     case Interrupt():
                         questions.append(_build_question(event))
                     case _:
                         pass
         if questions:
             return Pause(questions, encode_messages([*run.messages, *fold_messages(past)]))
-        return TaskResult(join_pieces(pieces).strip(), tuple(sources))
+        text = join_pieces(pieces).strip()
+        return TaskResult("\n\n".join(filter(None, [text, *texts])), tuple(sources))
 
 
 @contextmanager
@@ -291,7 +296,7 @@ def build_prompt(state: TaskState, plan: Plan, passages: Sequence[Passage] = ())
             parts.append(f"# What there is so far\n\n{output}")
         if missing:
             parts.append(f"# What is missing\n\n{missing}")
-    parts.append(f"{TASK_HEADING}{state.task.name}\n\n{describe_task(state.task)}")
+    parts.append(f"# Your task: {state.task.name}\n\n{describe_task(state.task)}")
     return "\n\n".join(parts)
 
 

@@ -111,6 +111,33 @@ OF_SALES: Sequence[tuple[str, Sequence[Row] | None]] = [
     ("Which products sell better than kettles?", None),
 ]
 
+ORDERS = """\
+date,city,product,quantity,price,tax_amount
+2026-01-05,Paris,Croissant,10,1.20,0.66
+2026-01-06,Lyon,Baguette,5,1.10,0.30
+2026-02-01,Paris,Brioche,3,4.50,0.74
+"""
+
+OF_ORDERS: Sequence[tuple[str, Sequence[Row] | None]] = [
+    ("revenue by product", None),
+    ("What is the total revenue per city?", None),
+    ("Top products by turnover", None),
+    ("profit by product", None),
+    ("What is the margin of each product?", None),
+    ("cost by city", None),
+    ("weight by product", None),
+    ("How many customers are there?", None),
+    ("What is the income per month?", None),
+    ("Which product earns most?", None),
+    ("total sales by city", None),
+    ("What share of revenue does each city have?", None),
+    ("Average order value", None),
+    ("Compare the revenue of Paris and Lyon", None),
+    ("How many croissants were sold?", [(10,)]),
+    ("Which city sells most?", [("Paris", 13), ("Lyon", 5)]),
+    ("Sum the quantity by city", [("Paris", 13), ("Lyon", 5)]),
+]
+
 UNITS = """\
 Region,Month,Units,Revenue (EUR)
 North,2026-01-01,10,1000.5
@@ -296,6 +323,15 @@ async def test_thirty_questions_about_sales_have_right_answers(tmp_path: Path) -
     answers = await answer_all(client, [question for question, _ in OF_SALES])
 
     assert answers == {question: rows and [*rows] for question, rows in OF_SALES}
+
+
+async def test_a_number_of_units_is_no_answer_to_a_question_about_money(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text(ORDERS, encoding="utf-8")
+    client = serve(str(tmp_path / "orders.csv"), "", tmp_path / "store")
+
+    answers = await answer_all(client, [question for question, _ in OF_ORDERS])
+
+    assert answers == {question: rows and [*rows] for question, rows in OF_ORDERS}
 
 
 async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_right_answers(

@@ -263,6 +263,25 @@ def test_the_last_question_is_searched_for() -> None:
     assert find_queries(said("Hello there, my friend", "Hi", question)) == [question]
 
 
+@in_one_test(
+    ("question", "queries"),
+    [
+        ("Who is Ada, and where do dogs wait?", ["Who is Ada", "where do dogs wait?"]),
+        ("Do dogs wait outside? Who is Ada?", ["Do dogs wait outside?", "Who is Ada?"]),
+        ("Who is Ada and where does she wait?", ["Who is Ada and where does she wait?"]),
+    ],
+)
+def test_each_question_that_stands_alone_is_searched_for(question: str, queries: list[str]) -> None:
+    assert find_queries(said(question)) == queries
+
+
+def test_an_accent_makes_no_other_word() -> None:
+    deck = Passage(id="d", text="The café is open.", score=0.2)
+    hold = Passage(id="h", text="The hold is closed.", score=0.3)
+
+    assert rank_passages(["cafe"], [hold, deck])[0] == deck
+
+
 @in_one_test("question", ["And on Sundays?", "Who of the people works in there?"])
 def test_a_question_that_refers_to_the_one_before_is_searched_for_with_it(question: str) -> None:
     before = "When does the library in the old mill open?"

@@ -1,0 +1,63 @@
+"""Plans of the demo model beside an analyst and documents."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime import CopilotRuntime, DemoAdapter
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.settings import load_settings
+from copilot_runtime.testing import Client
+
+pytestmark = pytest.mark.anyio
+
+OVEN = "How often is the oven cleaned?"
+
+
+async def execute(folder: Path, question: str, **planner: str) -> str:
+    """Return the answer of a planner whose only agent is an analyst."""
+    (folder / "pages").mkdir()
+    (folder / "pages" / "oven.md").write_text("# The oven\n\nThe oven is cleaned on Friday.\n")
+    (folder / "orders.csv").write_text("product,quantity\nCroissant,30\nBrioche,3\n")
+    settings = load_settings(
+        os.devnull,
+        {
+            "COPILOT_THREADS": "memory",
+            "COPILOT_KNOWLEDGE_STORAGE": "memory",
+            "COPILOT_KNOWLEDGE_SOURCES": str(folder / "pages"),
+            "COPILOT_ANALYST_NAME": "analyst",
+            "COPILOT_ANALYST_DATA": str(folder / "orders.csv"),
+            "COPILOT_ANALYST_STORE": str(folder / "analyst"),
+            "COPILOT_PLANNER_NAME": "planner",
+            "COPILOT_PLANNER_STORE": "memory",
+            **{f"COPILOT_PLANNER_{name.upper()}": value for name, value in planner.items()},
+        },
+    )
+    runtime = CopilotRuntime(DemoAdapter(pace=0), settings=settings)
+    async with Client(runtime, agent="planner") as client:
+        knowledge = runtime.find(Knowledge)
+        assert knowledge
+        await knowledge.ingest()
+        return (await client.say(question)).text
+
+
+async def test_an_only_agent_gets_no_task_that_it_does_not_fit(tmp_path: Path) -> None:
+    answer = await execute(tmp_path, OVEN)
+
+    assert f"No assistant fits the task '{OVEN}': the nearest are analyst" in answer
+    assert "With `planner.fallback: assistant`, the model does it." in answer
+
+
+async def test_a_task_is_answered_by_the_passage_that_answers_its_question(tmp_path: Path) -> None:
+    answer = await execute(tmp_path, OVEN, fallback="assistant")
+
+    assert answer.startswith("The oven is cleaned on Friday. ([The oven]")
+
+
+async def test_the_outcome_of_a_task_has_the_rows_that_the_analyst_has_shown(
+    tmp_path: Path,
+) -> None:
+    answer = await execute(tmp_path, "Sum the quantity of orders by product")
+
+    assert "| Croissant | 30 |\n| Brioche | 3 |" in answer

@@ -60,7 +60,11 @@ function usageOf(item, thread) {
   const plan = planAbove(item, thread);
   const spent = [plan?.tokens ? `${formatCount(plan.tokens)} tokens` : "", plan?.dollars ? formatDollars(plan.dollars) : ""];
   if (plan) return plan.tokens ? [element("span", `Plan: ${spent.filter(Boolean).join(" · ")}`, "usage")] : [];
-  const values = item.values.flatMap(({ usage }) => usage);
+  return tokensOf(item.values.flatMap(({ usage }) => usage));
+}
+
+/* The models and the tokens of requests. */
+function tokensOf(values) {
   const sum = (name) => formatCount(values.reduce((total, each) => total + (each[name] ?? 0), 0));
   const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
   return values.length ? [element("span", `${models ? `${models}: ` : ""}${sum("inputTokens")} tokens in, ${sum("outputTokens")} out`, "usage")] : [];

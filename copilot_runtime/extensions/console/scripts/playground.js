@@ -92,7 +92,7 @@ function columnOf(title, body, signal) {
     for await (const found of events(pathOf("ask"), { ...input(), threadId: newId(), tools: [], ...body }, signal)) {
       for (const event of found) {
         conversation.apply(event);
-        if (event.type === "RUN_FINISHED") foot.append(...usageOf(event.usage ?? []).flatMap((usage) => [usage, " · "]), formatTime(performance.now() - began));
+        if (event.type === "RUN_FINISHED") foot.append(...tokensOf(event.usage ?? []).flatMap((usage) => [usage, " · "]), formatTime(performance.now() - began));
       }
       for (const item of conversation.items) if (item.kind === "error") Object.assign(item, { kind: "plain", text: item.error.message });
       conversation.items = conversation.items.filter(({ kind }) => kind !== "run");

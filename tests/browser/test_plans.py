@@ -139,7 +139,7 @@ async def test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered(
         plan_id = await submit_trip(engine)
         await page.locator("#list button", has_text="Take four people").click(timeout=15_000)
 
-        await expect(row(page, "Read the fares")).to_contain_text("researcher 0.91")
+        await expect(row(page, "Read the fares")).to_contain_text("researcher, fits 0.91")
         await expect(row(page, "Say it in pounds")).to_contain_text("correction, round 1")
         await expect(row(page, "Compare the fares")).to_contain_text("✓ checked")
         await expect(page.locator("#progress-text")).to_contain_text("5 of 7 tasks")

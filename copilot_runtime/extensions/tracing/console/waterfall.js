@@ -109,7 +109,7 @@ function drawBar(span) {
   const label = element("em", describeBar(span));
   if (width > 30) label.className = "inside";
   else if (left > 100 - left - width) label.className = "left";
-  label.style.maxWidth = label.className ? `${left}cqw` : `${100 - left - width}cqw`;
+  if (label.className !== "inside") label.style.maxWidth = `${label.className ? left : 100 - left - width}cqw`;
   bar.append(label);
   return bar;
 }

@@ -94,21 +94,23 @@ async def settle_usage(budget: Budget, events: Events) -> Events:
 
 @asynccontextmanager
 async def count_request(expected: Usage) -> AsyncGenerator[list[Usage], None]:
-    """Count a request to a model other than a chat in the budget of the current run or caller.
+    """Count the tokens and dollars of a request to a model other than a chat.
 
-    Yields the list for its usage, which also counts if the block is left by an error. Raises the
-    error of a limit that is reached.
+    They count in the budget of the current run or caller; limits of requests are for chats. Yields
+    the list for its usage, which also counts if the block is left by an error. Raises the error of
+    a limit that is reached.
     """
     usages: list[Usage] = []
     if (budget := find_budget()) is None:
         yield usages
         return
-    counts = budget.counts_usage
-    reserved = await budget.reserve(await _price(budget, [expected]) if counts else _UNPRICED)
+    price = await _price(budget, [expected])
+    reserved = await budget.reserve(price._replace(requests=0))
     try:
         yield usages
     finally:
-        await budget.settle(await _price(budget, usages) if counts else _UNPRICED, reserved)
+        price = await _price(budget, usages)
+        await budget.settle(price._replace(requests=0), reserved)
 
 
 class _Period(NamedTuple):

@@ -58,12 +58,12 @@ class CallLimiter:
 def build_budget(definition: AssistantDefinition, parent: Budget | None) -> Budget:
     """Return the budget of an assistant's run: calls of tools and requests to models.
 
-    A run that keeps `max_calls` cannot reach the limit of requests: a call causes at most four, two
-    that embed what a sub-agent is asked, its first one, and the one with its result. A model that
-    only calls sub-agents ends the whole run there, not only the innermost one.
+    A run that keeps `max_calls` cannot reach the limit of requests: a call causes at most two, the
+    first one of a sub-agent, and the one with its result. A model that only calls sub-agents ends
+    the whole run there, not only the innermost one.
     """
     one = definition
-    requests = 2 + one.max_turns + one.continuations + 4 * one.max_calls
+    requests = 2 + one.max_turns + one.continuations + 2 * one.max_calls
 
     def build_request_error(used: float) -> LimitExceeded:
         return LimitExceeded(

@@ -371,7 +371,7 @@ async def test_requests_of_a_run_are_counted_with_those_of_its_sub_agents(tmp_pa
     adapter = ScriptedAdapter(*[delegate] * 100)
     with pytest.raises(LimitExceeded, match=r"`max_turns` \(8\) and `max_calls` \(4\)"):
         await ask(AssistantAgent("a", folder, adapter))
-    assert len(adapter.requests) == 2 + 8 + 4 * 4
+    assert len(adapter.requests) == 2 + 8 + 2 * 4
 
 
 async def test_so_many_tools_run_at_the_same_time_and_no_more(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Candidate:
 class SimilarityElector:
     """Elects the candidate whose description is most similar to that of the task.
 
-    A sole candidate without a description gets every task.
+    A sole candidate without a description, beside the fallback, gets every task.
     A task that names its assistant gets that one. Similarity is the cosine of the embeddings.
 
     Args:
@@ -77,13 +77,15 @@ class SimilarityElector:
             return Assignment(name, None, candidates[name].is_opaque)
         scores = await self._score(_write_profile(state.task), candidates)
         ranked = sorted(scores.items(), key=lambda item: (-round(item[1] / _TIE), item[0]))
-        is_bare = len(ranked) == 1 and candidates[ranked[0][0]].description == ranked[0][0]
-        if ranked and (is_bare or ranked[0][1] >= self._floor):
-            name, score = ranked[0]
-            return Assignment(name, score, candidates[name].is_opaque)
-        if self._fallback in candidates:
-            score = scores[self._fallback]
-            return Assignment(self._fallback, score, candidates[self._fallback].is_opaque)
+        others = [name for name in candidates if name != self._fallback]
+        if len(others) == 1 and candidates[others[0]].description == others[0]:
+            name = others[0]
+        elif ranked and ranked[0][1] >= self._floor:
+            name = ranked[0][0]
+        else:
+            name = self._fallback
+        if name in candidates:
+            return Assignment(name, scores[name], candidates[name].is_opaque)
         best = ", ".join(f"{name} {score:.2f}" for name, score in ranked[:3])
         reason = (
             f"the nearest are {best}, and {self._floor:g} is needed." if best else "none exist."

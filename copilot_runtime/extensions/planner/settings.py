@@ -42,8 +42,9 @@ class PlannerSettings(Section):
         description="Criteria for the outcome of any plan. Empty: the whole is not evaluated.",
     )
     fallback: str = Field(
-        default="",
-        description="Agent for tasks that match no agent well enough; `assistant` is the model.",
+        default="assistant",
+        description="Agent for tasks that match no agent well enough; `assistant` is the model. "
+        "Empty: they fail.",
     )
     floor: float = Field(
         default=0.05,

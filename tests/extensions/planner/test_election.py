@@ -116,14 +116,15 @@ def test_who_has_but_a_description_is_found_among_those_with_four_properties(
     assert elect(tmp_path, LETTER)[0] == "translator"
 
 
-def test_having_the_same_properties_makes_nobody_fit(tmp_path: Path) -> None:
+def test_what_fits_nobody_is_done_by_the_model_or_the_fallback(tmp_path: Path) -> None:
     task = {
         "purpose": "Zebra xylophone.",
         "instructions": "Quartz jukebox.",
         "applicability": "Vivid kumquat.",
         "evaluation": "Sphinx judge.",
     }
-    assistant, reason = elect(tmp_path, task)
+    assert elect(tmp_path, task)[0] == "assistant"
+    assistant, reason = elect(tmp_path, task, fallback="")
     assert assistant == ""
     assert reason.startswith("No assistant fits the task 'task': the nearest are ")
     assert elect(tmp_path, task, fallback="cook")[0] == "cook"

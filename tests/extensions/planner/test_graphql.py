@@ -63,7 +63,7 @@ class Model(Adapter):
 
 
 class Writer(Agent):
-    description = "Writes."
+    """Writes; as it is the only one, and says nothing of itself, it does all tasks."""
 
     async def run(self, run: RunInput) -> Events:
         for event in say("Dear Ann,"):

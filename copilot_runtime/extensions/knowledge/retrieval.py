@@ -155,8 +155,9 @@ def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def find_queries(messages: Sequence[Message]) -> list[str]:
-    """Return the queries: the last question, also combined with the one that it refers to, or the
-    questions that it consists of.
+    """Return the queries: the last question, also combined with the one that it refers to.
+
+    Each of several questions in it is a query as well: they may be about different things.
     """
     questions = [
         message.content.strip()[:LONGEST_QUERY]
@@ -168,7 +169,8 @@ def find_queries(messages: Sequence[Message]) -> list[str]:
     last, before = questions[-1], questions[-2:-1]
     if before and _refers_back(last):
         return [last, f"{before[0]}\n{last}"]
-    return [last] if _REFERENCE.search(last) else _PART.split(last, maxsplit=2)
+    parts = [] if _REFERENCE.search(last) else _PART.split(last, maxsplit=2)
+    return [last, *parts] if len(parts) > 1 else [last]
 
 
 def _read_words(text: str) -> set[str]:

@@ -65,10 +65,10 @@ def _read_points(source: "Element | None") -> list[str]:
     for value in source.iter("{*}v"):
         key = get_attribute(value.getparent(), "idx") or "0"
         points.setdefault(key, []).insert(0, (value.text or "").strip())
-    texts = (" ".join(points[key]) for key in sorted(points, key=int))
+    texts = map(" ".join, points.values())
     return [_read_day(it) if _DATE.match(format) else it for it in texts]
 
 
 def _read_day(text: str) -> str:
-    is_day = text.isdecimal() and int(text) < _DAYS
+    is_day = text.isdecimal() and len(text) < 8 and int(text) < _DAYS
     return str((datetime(1899, 12, 30) + timedelta(int(text))).date()) if is_day else text

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
-from copilot_runtime.extensions.knowledge.painting import Painting, hide_texts
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
@@ -50,14 +49,12 @@ def extract_pages(data: bytes) -> dict[str, object]:
         if len(reader.pages) > MOST_PAGES:
             raise LimitExceeded(f"The PDF has more than {MOST_PAGES} pages.")
         pages: list[str] = []
-        scans, garbled, unseen = list[int](), list[int](), list[int]()
+        scans: list[int] = []
+        garbled: list[int] = []
         warnings: list[str] = []
         left = MOST_CHARACTERS
         for number, page in enumerate(reader.pages, 1):
-            text, is_whole = _read_visible(page)
-            if not is_whole:
-                unseen.append(number)
-            text, count = _UNREADABLE.subn("\ufffd", text)
+            text, count = _UNREADABLE.subn("\ufffd", page.extract_text())
             if count:
                 garbled.append(number)
             text = join_lines(text)
@@ -73,7 +70,7 @@ def extract_pages(data: bytes) -> dict[str, object]:
             if left < 0:
                 raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
         title = str((reader.metadata and reader.metadata.title) or "").strip()
-        warnings = [*_find_losses(reader, scans, garbled, unseen), *warnings]
+        warnings = [*_find_losses(reader, scans, garbled), *warnings]
     except CopilotError:
         raise
     except DependencyError as error:
@@ -87,8 +84,6 @@ def extract_pages(data: bytes) -> dict[str, object]:
         why = "pages are pictures, as a scanner makes them"
         if garbled:
             why = "fonts do not say which characters they show"
-        elif unseen:
-            why = "texts cannot be seen on its pages"
         raise CopilotError(
             f"The PDF has no text: its {why}.",
             hint="Run text recognition (OCR) over it, and try again.",
@@ -137,20 +132,6 @@ def _find_separator(last: str, line: str, widest: int) -> str | None:
 def _find_compound(last: str, line: str) -> str:
     """Return the word around the end of a line with its hyphen."""
     return last.split()[-1] + re.split(r"[^\w-]", line.lstrip(), maxsplit=1)[0]
-
-
-def _read_visible(page: "PageObject") -> tuple[str, bool]:
-    """Return the text of a page that can be seen, and whether it is all of its text."""
-    painting = Painting(page)
-    text = page.extract_text(
-        visitor_operand_before=painting.enter, visitor_operand_after=painting.leave
-    )
-    if not (hidden := painting.find_invisible()):
-        return text, True
-    visible = page.extract_text(visitor_operand_before=hide_texts(hidden))
-    if visible.split() == text.split():
-        return text, True
-    return visible, False
 
 
 def _is_painted(page: "PageObject") -> bool:
@@ -210,9 +191,7 @@ def _read_text(value: Any) -> str:
     return "\n".join(str(value).split("\r")).strip()
 
 
-def _find_losses(
-    reader: "PdfReader", scans: list[int], garbled: list[int], unseen: list[int]
-) -> Iterator[str]:
+def _find_losses(reader: "PdfReader", scans: list[int], garbled: list[int]) -> Iterator[str]:
     """Yield warnings about contents that are not read."""
     if scans:
         what = "Page" if len(scans) == 1 else "Pages"
@@ -225,12 +204,6 @@ def _find_losses(
         yield (
             f"Text on {what} {_join_numbers(garbled)} has no readable characters, and is written "
             "as \ufffd. Run text recognition (OCR) over the file."
-        )
-    if unseen:
-        what = "page" if len(unseen) == 1 else "pages"
-        yield (
-            f"Text on {what} {_join_numbers(unseen)} that cannot be seen, such as white or tiny "
-            "text, is left out."
         )
     catalog: Any = reader.trailer["/Root"]
     if "/XFA" in (_find(catalog, "/AcroForm") or {}):

@@ -96,9 +96,9 @@ async def settle_usage(budget: Budget, events: Events) -> Events:
 async def count_request(expected: Usage) -> AsyncGenerator[list[Usage], None]:
     """Count the tokens and dollars of a request to a model other than a chat.
 
-    They count in the budget of the current run or caller; limits of requests are for chats. Yields
-    the list for its usage, which also counts if the block is left by an error. Raises the error of
-    a limit that is reached.
+    They count in the budget of the current run or caller, where a limit of requests is not about
+    them. Yields the list for its usage, which also counts if the block is left by an error. Raises
+    the error of a limit that is reached.
     """
     usages: list[Usage] = []
     if (budget := find_budget()) is None:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute, request_response
+from fastapi.routing import request_response
 from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -306,25 +306,19 @@ def add_endpoint(
 def add_pages(app: FastAPI, pages: Sequence[BaseRoute], dependencies: Sequence[Any]) -> None:
     """Add pages to an existing application, under FastAPI dependencies.
 
-    A route of the application with the path of a page takes precedence. The page of unknown
-    addresses is left out: they are the application's.
+    A route of the application with the path of a page takes precedence. Pages that are off are left
+    out: the application may have their paths.
     """
     for page in pages:
-        is_off = isinstance(page, OffPage)
-        if isinstance(page, Route) and not (is_off and _takes_every_path(page)):
-            app.router.add_api_route(
+        if isinstance(page, Route) and not isinstance(page, OffPage):
+            app.add_api_route(
                 page.path,
                 _make_answer(page.app),
                 methods=sorted(page.methods or ()),
                 include_in_schema=False,
                 response_model=None,
                 dependencies=list(dependencies),
-                route_class_override=_DependentOffPage if is_off else None,
             )
-
-
-class _DependentOffPage(OffPage, APIRoute):
-    """A page about a part that is off, under FastAPI dependencies."""
 
 
 def _make_answer(page: ASGIApp) -> Callable[[Request], Awaitable[Response]]:

@@ -114,15 +114,20 @@ class Contribution:
 
 
 class OffPage(Route):
-    """A page about what is not there, for browsers alone, which gives way to any other route."""
+    """A page about what is not there, for browsers alone.
+
+    It gives way to any other route, also to one that has its path with or without a last slash. An
+    application that mounts the runtime does not get it.
+    """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
-        if match is Match.FULL and "text/html" not in Headers(scope=scope).get("accept", ""):
+        if match is not Match.FULL or "text/html" not in Headers(scope=scope).get("accept", ""):
             return Match.NONE, {}
-        routes = scope["app"].routes if match is Match.FULL else ()
-        others = (one for one in routes if not isinstance(one, OffPage))
-        if any(one.matches(scope)[0] is not Match.NONE for one in others):
+        path = scope["path"]
+        twin = {**scope, "path": path.rstrip("/") if path.endswith("/") else f"{path}/"}
+        others = [one for one in scope["app"].routes if not isinstance(one, OffPage)]
+        if any(one.matches(each)[0] is not Match.NONE for one in others for each in (scope, twin)):
             return Match.NONE, {}
         return match, child
 

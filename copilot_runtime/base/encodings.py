@@ -51,8 +51,8 @@ _LEAST_SCORE = -4.1
 _TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 
 _WESTERN = re.compile(
-    "[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøåìòÌÒ"
-    "«»€\u2018-\u201e\u2013\u2014…°§·ªº©®²½\xa0]*"
+    "(?:[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøå"
+    "«»€\u2018-\u201e\u2013\u2014…°§·ªº©®²½\xa0]|[ìòÌÒ](?!\\w))*"
 )
 """Texts of Western Europe, which a detector cannot tell from those of Central Europe."""
 

@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters that could make a terminal do more than show text."""
 
 _BOLD = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]+)(?<=\S)\*\*(?!\w)")
-_OPEN = re.compile(r"((?<![\w*])\*{1,2}(?![\s*])[^*\n]*\*{0,2}|\]\(?)\Z")
+_OPEN = re.compile(r"((?<![\w*])\*{1,2}(?![\s*])[^*\n]{0,200}\*{0,2}|\]\(?)\Z")
 """The beginning of bold text or of a link at the end of a chunk, which the next one may end."""
 
 

@@ -42,17 +42,18 @@ def open_tables(path: Path, tables: Tables) -> sqlite3.Connection:
     )
     try:
         connection.execute("BEGIN")  # a snapshot: another process may be creating its tables
-        _check(connection, path, tables)
+        is_new = _check(connection, path, tables)
         connection.execute("ROLLBACK")
         use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("BEGIN IMMEDIATE")
-        if _check(connection, path, tables):
-            for statement in tables.schema.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {tables.application}")
-            connection.execute(f"PRAGMA user_version = {tables.version}")
-        connection.execute("COMMIT")
+        if is_new:
+            connection.execute("BEGIN IMMEDIATE")
+            if _check(connection, path, tables):
+                for statement in tables.schema.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {tables.application}")
+                connection.execute(f"PRAGMA user_version = {tables.version}")
+            connection.execute("COMMIT")
     except BaseException:
         connection.close()
         raise

@@ -292,6 +292,7 @@ class AssistantAgent(InstructedAgent):
             run_id=new_id(),
             log_id="",
             messages=[TextMessage(id=new_id(), role="user", content=prompt)],
+            query="",
             actions=[one for one in run.actions if one.run is not None and not one.is_drawing],
             parameters=Parameters(),  # the page's do not apply to sub-agents
             extensions={},

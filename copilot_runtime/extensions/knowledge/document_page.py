@@ -10,8 +10,7 @@ from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.jsonvalue import JsonValue, as_count, as_list, get_object, get_text
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import Actor
-from copilot_runtime.extensions.knowledge.identifiers import CHUNK, Identifier
-from copilot_runtime.extensions.knowledge.ingestion.pipeline import BASE
+from copilot_runtime.extensions.knowledge.identifiers import BASE, CHUNK, Identifier
 from copilot_runtime.extensions.knowledge.passages import ANCHOR
 from copilot_runtime.extensions.knowledge.resources import Resource
 

@@ -19,6 +19,8 @@ from copilot_runtime.base.jsonvalue import (
     to_text,
 )
 
+BASE = "https://example.invalid/"
+"""The address of the folder of documents, if none is set."""
 _NAMESPACE = "cld:"
 FOLDER = "common.Folder"
 DOCUMENT = "common.Document"

@@ -169,8 +169,9 @@ def find_queries(messages: Sequence[Message]) -> list[str]:
     last, before = questions[-1], questions[-2:-1]
     if before and _refers_back(last):
         return [last, f"{before[0]}\n{last}"]
-    parts = [] if _REFERENCE.search(last) else _PART.split(last, maxsplit=2)
-    return [last, *parts] if len(parts) > 1 else [last]
+    parts = [last] if _REFERENCE.search(last) else _PART.split(last, maxsplit=2)
+    are_questions = parts[-1].endswith("?") and all(len(part.split()) > 2 for part in parts)
+    return [last, *parts] if len(parts) > 1 and are_questions else [last]
 
 
 def _read_words(text: str) -> set[str]:

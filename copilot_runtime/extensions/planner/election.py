@@ -40,7 +40,8 @@ class Candidate:
 class SimilarityElector:
     """Elects the candidate whose description is most similar to that of the task.
 
-    A sole candidate without a description, beside the fallback, gets every task.
+    A sole candidate beside the fallback gets every task if it has no description, or if there is
+    no fallback.
     A task that names its assistant gets that one. Similarity is the cosine of the embeddings.
 
     Args:
@@ -78,7 +79,8 @@ class SimilarityElector:
         scores = await self._score(_write_profile(state.task), candidates)
         ranked = sorted(scores.items(), key=lambda item: (-round(item[1] / _TIE), item[0]))
         others = [name for name in candidates if name != self._fallback]
-        if len(others) == 1 and candidates[others[0]].description == others[0]:
+        is_bare = len(others) == 1 and candidates[others[0]].description == others[0]
+        if is_bare or (len(others) == 1 and not self._fallback):
             name = others[0]
         elif ranked and ranked[0][1] >= self._floor:
             name = ranked[0][0]

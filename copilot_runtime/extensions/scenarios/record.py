@@ -12,8 +12,7 @@ from copilot_runtime.api.messages import Message, ResultMessage
 from copilot_runtime.base.jsonvalue import as_object, get_text, parse_object
 from copilot_runtime.extensions.assistants.definition import strip_prefix
 from copilot_runtime.extensions.assistants.delegation import RUN_HANDOFF, read_switch
-from copilot_runtime.extensions.knowledge.identifiers import find_path
-from copilot_runtime.extensions.knowledge.ingestion.pipeline import BASE
+from copilot_runtime.extensions.knowledge.identifiers import BASE, find_path
 from copilot_runtime.extensions.planner.agent import ACTIVITY as PLAN
 from copilot_runtime.extensions.scenarios.models import Spending
 from copilot_runtime.extensions.tracing.store.records import Record

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -210,19 +210,6 @@ def test_a_page_that_is_off_gives_way_to_a_route_of_the_program() -> None:
         assert TestClient(app).get("/plans", headers=BROWSER).json() == "ours"
 
 
-def test_a_page_that_is_off_is_behind_the_login_of_an_application_that_mounts_it() -> None:
-    def refuse() -> None:
-        raise HTTPException(401)
-
-    for depends, status in (([], 404), ([Depends(refuse)], 401)):
-        app = FastAPI()
-        runtime = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory"))
-        runtime.mount(app, "/api", console=True, dependencies=depends)
-        answer = TestClient(app).get("/plans", headers=BROWSER)
-        assert (answer.status_code, "planner:" in answer.text) == (status, status == 404)
-        assert TestClient(app).get("/nowhere", headers=BROWSER).json() == {"detail": "Not Found"}
-
-
 def test_the_page_traces_says_how_to_install_prices_that_are_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -243,6 +230,9 @@ def test_a_browser_gets_a_page_for_an_address_that_nothing_has_also_below_a_moun
         assert f'<a href="{home}">Go to the chat</a>' in page.text
         assert client.get(f"{home}nowhere").json() == {"detail": "Not Found"}
         assert client.get(f"{home}ours", headers=BROWSER).status_code == 405
+        assert client.post(f"{home}nowhere", headers=BROWSER).status_code == 404
+        slash = client.get(f"{home}traces/", headers=BROWSER, follow_redirects=False)
+        assert slash.status_code == 307
 
 
 def test_a_logo_is_a_picture_in_the_page_and_a_missing_one_is_named(tmp_path: Path) -> None:

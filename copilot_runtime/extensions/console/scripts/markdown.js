@@ -23,7 +23,7 @@ parser.core.ruler.before("inline", "limits", ({ tokens }) => {
 
 /* TeX is shown as it was written, as code: a library for it would be as large as all others, and Markdown would
 take its backslashes. A price is none: a formula has one of the characters that TeX needs. */
-const TEX = [/^\$\$([^$]+)\$\$/, /^\\\[(.+?)\\\]/s, /^\\\((.+?)\\\)/s, /^\$(?!\s)([^$\n]+)(?<!\s)\$(?!\d)/];
+const TEX = [/^\$\$([^$]+)\$\$/, /^\\\[(.+?)\\\]/s, /^\\\((.+?)\\\)/s, /^\$(?!\s)([^$\n]+)(?<!\s)\$(?!\w)/];
 parser.inline.ruler.before("escape", "tex", (state, isSilent) => {
   if (!"$\\".includes(state.src[state.pos])) return false;
   const rest = state.src.slice(state.pos, state.pos + MOST_TEX);

@@ -19,7 +19,7 @@ from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
-from copilot_runtime.extensions.knowledge.identifiers import Identifier, check_base
+from copilot_runtime.extensions.knowledge.identifiers import BASE, Identifier, check_base
 from copilot_runtime.extensions.knowledge.ingestion.journal import (
     Contribution,
     IngestionJournal,
@@ -59,8 +59,6 @@ from copilot_runtime.storage import Storage
 from copilot_runtime.telemetry import Span, semconv, trace_block
 
 logger = logging.getLogger(__name__)
-
-BASE = "https://example.invalid/"
 
 T = TypeVar("T")
 _Stage = Callable[[int, int], None]

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from lxml import etree
+
 from copilot_runtime.extensions.knowledge.office.package import (
     Package,
     find_child,
@@ -27,7 +29,10 @@ def read_drawing(package: Package, part: str, element: "Element") -> str:
     """
     name = {"chart": "id", "relIds": "dm"}.get(get_name(element), "")
     relation = package.read_relations(part).get(get_attribute(element, name) or "")
-    root = package.parse(relation.target) if relation else None
+    try:
+        root = package.parse(relation.target) if relation else None
+    except etree.XMLSyntaxError:
+        root = None
     if root is None:
         return ""
     lines = _read_chart(root) if get_name(element) == "chart" else read_paragraphs(root)

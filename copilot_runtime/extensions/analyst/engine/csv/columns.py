@@ -46,13 +46,12 @@ _INTEGER = _Type("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGIT
 # a number of 16 digits and more would lose some
 _WHOLE = "(?:0|[1-9][0-9]{0,14})"
 _EXPONENT = "(?:[eE][+-]?[0-9]{1,3})?"
-_CLEAR_EXPONENT = "(?:(?:e|[eE][+-])[0-9]{1,3})?"
-"""The exponent of a number without a fraction: `1E5` may be a code."""
 _FRACTION = (
-    rf"[+-]?(?:{_WHOLE}{_CLEAR_EXPONENT}|(?:{_WHOLE}\.[0-9]*|\.[0-9]+){_EXPONENT})"
+    rf"[+-]?(?:{_WHOLE}(?:\.[0-9]*)?|\.[0-9]+){_EXPONENT}"
     "|[+-]?(?i:nan|inf(?:inity)?)"
 )
 _CODE = re.compile(f"{_WHOLE}(?:E[0-9]{{1,3}})?")
+"""A part number such as `1E5`, or a number that programs do not write so."""
 _DECIMAL = _Type("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION)
 
 
@@ -67,11 +66,8 @@ def _group_digits(group: str, point: str) -> _Type:
 
 _POINT = _group_digits(",", ".")
 _COMMA = _group_digits(".", ",")
-_VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,3}))?")
-_VERSION_WORDS = frozenset(
-    ("version", "versions", "ver", "release", "build", "firmware", "versi\u00f3n")
-)
-_WORD = re.compile(r"[A-Z]?[^\W\dA-Z_]+|[A-Z]+")
+_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
+_VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
 _WITH_SIGN = re.compile(
     r"(?:[A-Z]{3} |[^\w\s.:#]\s?){0,2}\d[\d.,' ]*(?:\s?[^\w\s.,:]| [A-Za-z\u00b5]{1,4}){0,2}"
 )
@@ -188,9 +184,9 @@ class ColumnTypes:
         is_comma = _find_separator(fitting.values())
         doubts = {name: _choose_separator(types, is_comma) for name, types in fitting.items()}
         for name, types in fitting.items():
-            if types and types[0] is _DECIMAL and _are_versions(name, samples[name]):
+            if _DECIMAL in types and (doubt := _find_lost_form(name, samples[name])):
                 types.clear()
-                doubts[name] = "is a text: its values may be versions, of which 1.10 is not 1.1"
+                doubts[name] = doubt
         found = self._keep_true(fitting)
         doubts |= {
             name: self._describe_others(name, samples[name])
@@ -247,8 +243,6 @@ class ColumnTypes:
         numbers = [value for value in values if _WITH_SIGN.fullmatch(value)]
         if len(numbers) * 2 > len(values) and any(map(_SIGN.search, numbers)):
             return "is a text: its numbers have signs or units, such as $, % or parentheses"
-        if any("E" in it for it in values) and all(map(_CODE.fullmatch, values)):
-            return "is a text: its values may be codes, of which 1E5 is not 100000"
         counts = Counter(one for one in _TYPES for value in values if one.pattern.fullmatch(value))
         type, count = counts.most_common(1)[0] if counts else (_BOOLEAN, 0)
         if not count or count * 2 < len(values):
@@ -290,24 +284,22 @@ def _fit(type: _Type, values: Sequence[str]) -> bool:
     return all(map(type.pattern.fullmatch, values))
 
 
-def _are_versions(name: str, values: Sequence[str]) -> bool:
-    """Return whether decimals are versions that would lose zeros, by their name or their order.
+def _find_lost_form(name: str, values: Sequence[str]) -> str:
+    """Return why numbers are texts: as numbers, they would lose what tells codes or versions apart.
 
-    Versions go on with `1.10` after `1.9`; a price such as `2.50` has no number shortly before it.
+    Versions have a name that says so, or both `1.1` and `1.10`.
     """
-    is_named = not _VERSION_WORDS.isdisjoint(map(str.lower, _WORD.findall(name)))
-    pairs: set[tuple[str, int]] = set()
-    has_zeros = False
-    for value in values:
-        if not (found := _VERSION.fullmatch(value)) or (value[-3:-1] == ".0" and not is_named):
-            return False
-        has_zeros |= value.endswith("0") and "." in value
-        pairs.add((found[1], int(found[2] or 0)))
-    long = [(major, minor) for major, minor in pairs if minor > 9]
-    return has_zeros and (
-        is_named
-        or (bool(long) and all(any((a, b - it) in pairs for it in (1, 2, 3)) for a, b in long))
-    )
+    if any("E" in it for it in values) and all(map(_CODE.fullmatch, values)):
+        return "is a text: its values may be codes, of which 1E5 is not 100000"
+    if not all(map(_VERSION.fullmatch, values)):
+        return ""
+    forms = {*values}
+    lost = [it for it in forms if it.endswith("0") and "." in it]
+    if (lost and _VERSION_NAME.search(name)) or any(
+        it[:-1] in forms and it[-2] not in ".0" for it in lost
+    ):
+        return "is a text: its values may be versions, of which 1.10 is not 1.1"
+    return ""
 
 
 def _find_separator(columns: Iterable[Sequence[_Type]]) -> bool | None:

@@ -36,14 +36,13 @@ _MISSING = "\x01"
 
 _MOST_NOTES = 12
 _NUMBERS = ("BIGINT", "DOUBLE")
-_SUMS_ALONE = 100
-"""Lines without a label, of which so many are no sums."""
 
 _LABELS = 3
 """Columns of which the first value may be the label of a line."""
 _TOTALS = (
     *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
     *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
+    *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
     *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
     *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
@@ -122,7 +121,7 @@ class CsvFiles:
             f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT {selected} FROM {texts}"
         )
         self._connection.execute(f"DROP TABLE {texts}")
-        self._drop_sums(quote_name(name), columns)
+        self._note_sum(quote_name(name), columns)
         if self._totals:
             words = ", ".join(map(quote_text, dict.fromkeys(self._totals)))
             label = _write_label([quote_name(name) for name in names])
@@ -144,36 +143,30 @@ class CsvFiles:
             *([f"{len(more)} more are in the log."] if more else []),
         ]
 
-    def _drop_sums(self, table: str, columns: Sequence[TypedColumn]) -> None:
-        """Leave out lines without any label whose numbers add up the lines above them."""
+    def _note_sum(self, table: str, columns: Sequence[TypedColumn]) -> None:
+        """Say if the last line has no label, and its numbers are the sums of those above."""
         names = [quote_name(one.name) for one in columns]
-        types = [one.type.upper() for one in columns]
-        numbers = [it for it, type in zip(names, types, strict=True) if type in _NUMBERS]
-        labels = [name for name in names if name not in numbers]
-        if not numbers or len(names) < 2:
+        numbers = [quote_name(one.name) for one in columns if one.type in _NUMBERS]
+        labels = [name for name in names if name not in numbers] or names[:1]
+        last = self._count(table, "true") - 1
+        if not numbers or len(names) < 2 or last < 2:
             return
-        is_bare = " AND ".join(f"{name} IS NULL" for name in labels or names[:1])
-        values = ", ".join(numbers)
-        bare: list[Any] = self._connection.execute(
-            f"SELECT rowid, {values} FROM {table} WHERE {is_bare} "
-            f"ORDER BY rowid LIMIT {_SUMS_ALONE}"
-        ).fetchall()
-        sums, found, start = ", ".join(f"sum({name})" for name in numbers), list[int](), 0
-        for row, *cells in bare if len(bare) < _SUMS_ALONE else ():
-            added: Any = self._connection.execute(
-                f"SELECT count(*), {sums} FROM {table} WHERE rowid BETWEEN {start} AND {row - 1}"
+        values, is_bare = ", ".join(numbers), " AND ".join(f"{name} IS NULL" for name in labels)
+        cells: Any = self._connection.execute(
+            f"SELECT {values} FROM {table} WHERE rowid = {last} AND {is_bare}"
+        ).fetchone()
+        sums = ", ".join(f"sum({name})" for name in numbers)
+        added: Any = (
+            cells
+            and self._connection.execute(
+                f"SELECT {sums} FROM {table} WHERE rowid < {last}"
             ).fetchone()
-            pairs = [it for it in zip(cells, added[1:], strict=True) if it[0] is not None]
-            if added[0] > 1 and any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
-                found.append(row)
-                start = row + 1
-        is_last = bool(found) and self._count(table, "true") == found[-1] + 1
-        if is_last or (found and len(self._files) > 1):
-            rows = ", ".join(map(str, found))
-            self._connection.execute(f"DELETE FROM {table} WHERE rowid IN ({rows})")
-            verb, end = ("adds", "it is") if len(found) == 1 else ("add", "they are")
+        )
+        pairs = [it for it in zip(cells or (), added or (), strict=True) if it[0] is not None]
+        if any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
             self._notes.append(
-                f"{_lines(len(found))} no label and {verb} up others: {end} left out."
+                "The last line has no label, and its numbers add up those above: leave it out of "
+                "sums."
             )
 
     def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:

@@ -42,13 +42,6 @@ async def execute(folder: Path, question: str, **planner: str) -> str:
         return (await client.say(question)).text
 
 
-async def test_an_only_agent_gets_no_task_that_it_does_not_fit(tmp_path: Path) -> None:
-    answer = await execute(tmp_path, OVEN, fallback="")
-
-    assert f"No assistant fits the task '{OVEN}': the nearest are analyst" in answer
-    assert "With `planner.fallback: assistant`, the model does it." in answer
-
-
 async def test_a_task_is_answered_by_the_passage_that_answers_its_question(tmp_path: Path) -> None:
     answer = await execute(tmp_path, OVEN)
 

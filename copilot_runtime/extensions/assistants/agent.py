@@ -281,10 +281,7 @@ class AssistantAgent(InstructedAgent):
         counts: list[Usage],
         scope: _Scope,
     ) -> str:
-        """Return the answer of a sub-agent, which does not see the conversation.
-
-        `counts` receives its token usage.
-        """
+        """Return the answer of a sub-agent without the conversation; `counts` gets its usage."""
         span = start_agent_span(context.span, definition.name, description=definition.description)
         sub_run = replace(
             run,

@@ -73,8 +73,8 @@ class Encoding(NamedTuple):
 
     @property
     def errors(self) -> str:
-        """What happens to bytes that are not of the encoding: a guess is wrong then."""
-        return "strict" if self.is_guess else "replace"
+        """What happens to bytes that are not of the encoding: another one is wrong then."""
+        return "replace" if self.codec == "utf-8" else "strict"
 
 
 class Losses:

@@ -352,9 +352,16 @@ def test_a_report_for_ci_says_first_what_was_not_as_expected(play: Play, tmp_pat
 
 def test_a_runtime_within_an_application_is_found(play: Play) -> None:
     text = "scenarios: [{name: a, say: Hi, script: [Hello.], expect: {text: Hello.}}]"
-    outcome = play(text, "--path", "/api/copilotkit", app=MOUNTED.replace("FAST", "True"))
+    outcome = play(text, app=MOUNTED.replace("FAST", "True"))
 
     assert outcome.status == 0, outcome.output
+
+
+def test_a_path_that_is_not_found_names_its_option(play: Play) -> None:
+    outcome = play("scenarios: [{name: a, say: Hi}]", app=MOUNTED.replace("FAST", "False"))
+
+    assert "no answer of a runtime" in outcome.attempt["error"]
+    assert "--path" in outcome.attempt["error"]
 
 
 def test_an_application_whose_runtime_is_unknown_takes_no_script(play: Play) -> None:

@@ -744,7 +744,8 @@ def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path
     store = f"sqlite:{tmp_path / 'access.db'}"
     url = url_in(start(COPILOT_ACCESS_AUTHENTICATE="api_keys", COPILOT_API_KEYS_STORE=store))
     said = complaint("chat", "--url", url, "-m", "hi")
-    assert "to use this server.\nSign in with a header: -H 'Authorization: Bearer ...'." in said
+    assert "to use this server.\nSign in with a header: -H 'Authorization: Bearer ...'" in said
+    assert "-H 'Cookie: session=…'" in said
     assert "-H" not in complaint(
         "chat", "--url", url, "-m", "hi", "-H", "Authorization: Bearer nonsense"
     )

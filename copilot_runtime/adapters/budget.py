@@ -24,7 +24,7 @@ from copilot_runtime.adapters.context_window import (
 )
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.media.results import split_result
-from copilot_runtime.adapters.pricing import are_prices_loaded, load_prices, price_usage
+from copilot_runtime.adapters.pricing import load_installed_prices, price_usage
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.api.adapter import Adapter, ChatRequest, SupportsStream
@@ -240,8 +240,8 @@ async def _price(budget: Budget, usages: Sequence[Usage]) -> Cost:
     """Return the cost of a request; its dollars if they are limited or recorded."""
     tokens, dollars, unpriced = 0, 0.0, ""
     counts_dollars = budget.counts("dollars")
-    if counts_dollars and not are_prices_loaded() and find_spec("genai_prices"):
-        await load_prices()
+    if counts_dollars:
+        await load_installed_prices()
     for usage in usages:
         tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         if (counts_dollars or budget.records) and _has_counts(usage):

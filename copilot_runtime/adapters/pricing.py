@@ -134,6 +134,12 @@ async def load_prices() -> None:
     await asyncio.to_thread(load_prices_now)
 
 
+async def load_installed_prices() -> None:
+    """Read the data in a thread, unless it has been read or `genai-prices` is not installed."""
+    if not are_prices_loaded() and find_spec("genai_prices") is not None:
+        await load_prices()
+
+
 def load_prices_now() -> None:
     """Read the data in this thread."""
     _providers()
@@ -185,10 +191,8 @@ def describe_missing_prices() -> str:
 
 async def finish_loading(span: Span) -> None:
     """Wait until the data for the cost of a request is read: the first answer has one, too."""
-    if not span.is_recording or span.kind == "internal":  # a model of this process has no price
-        return
-    if not are_prices_loaded() and find_spec("genai_prices") is not None:
-        await load_prices()
+    if span.is_recording and span.kind != "internal":  # a model of this process has no price
+        await load_installed_prices()
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request

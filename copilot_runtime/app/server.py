@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STATE = "copilot_runtime"
+_STATE = "copilot_runtime"
 """The attribute of an application's `state` that holds its `RuntimeEndpoint`."""
 
 
@@ -47,6 +47,12 @@ class RuntimeEndpoint(NamedTuple):
     runtime: HasCallers
     path: str
     has_pages: bool
+
+
+def find_endpoint(app: object) -> RuntimeEndpoint | None:
+    """Return the endpoint of the runtime in an application, the last of several, or `None`."""
+    endpoint = getattr(getattr(app, "state", None), _STATE, None)
+    return endpoint if isinstance(endpoint, RuntimeEndpoint) else None
 
 
 def build_authenticator(runtime: HasCallers, core: Core) -> Authenticator:
@@ -118,7 +124,7 @@ class AppServer:
             lifespan=self._tuned_lifespan,
         )
         has_pages = settings.console.enabled if console is None else console
-        setattr(app.state, STATE, RuntimeEndpoint(self._runtime, path, has_pages))
+        setattr(app.state, _STATE, RuntimeEndpoint(self._runtime, path, has_pages))
         if has_pages:
             app.router.routes[:0] = [page for one in self._extensions for page in one.pages(path)]
             app.add_docs()
@@ -166,7 +172,7 @@ class AppServer:
         if console:
             pages = [page for one in self._extensions for page in one.pages(path)]
             asgi.add_pages(app, pages, dependencies)
-        setattr(app.state, STATE, RuntimeEndpoint(self._runtime, path, console))
+        setattr(app.state, _STATE, RuntimeEndpoint(self._runtime, path, console))
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
         )

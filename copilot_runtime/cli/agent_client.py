@@ -15,6 +15,7 @@ from copilot_runtime.api.events import Events
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.cli.options import SIGN_IN_HINT
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
 
@@ -113,7 +114,7 @@ def parse_header(text: str) -> tuple[str, str]:
 def find_sign_in_hint(status: int, headers: Mapping[str, str]) -> str | None:
     """Return a hint about the option for credentials if the request lacked them, or `None`."""
     if status == 401 and "authorization" not in headers:
-        return "Sign in with a header: -H 'Authorization: Bearer ...'."
+        return SIGN_IN_HINT
     return None
 
 

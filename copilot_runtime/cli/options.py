@@ -19,6 +19,7 @@ HeaderOption = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
 ]
+SIGN_IN_HINT = "Sign in with a header: -H 'Authorization: Bearer ...' or -H 'Cookie: session=…'."
 
 Command = Callable[..., None]
 

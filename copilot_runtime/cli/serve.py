@@ -22,7 +22,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.app.loading import list_private_state, load_extensions
-from copilot_runtime.app.server import STATE, RuntimeEndpoint
+from copilot_runtime.app.server import find_endpoint
 from copilot_runtime.base.concurrency import is_being_cancelled
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.banner import show_banner
@@ -174,14 +174,9 @@ def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
     """Return the runtime of a target: itself, the runtime of its application, or `None`."""
     if isinstance(found, CopilotRuntime):
         return found
-    endpoint = _find_endpoint(found)
+    endpoint = find_endpoint(found)
     runtime = None if endpoint is None else endpoint.runtime
     return runtime if isinstance(runtime, CopilotRuntime) else None
-
-
-def _find_endpoint(app: ASGIApp) -> RuntimeEndpoint | None:
-    endpoint = getattr(getattr(app, "state", None), STATE, None)
-    return endpoint if isinstance(endpoint, RuntimeEndpoint) else None
 
 
 def _merge_settings(
@@ -389,7 +384,7 @@ def _list_addresses(
     """Return the banner lines with the URLs of a target, as far as they are known."""
     if isinstance(found, CopilotRuntime):
         url, has_pages = path or found.settings.path, found.settings.console.enabled
-    elif (endpoint := _find_endpoint(found)) is not None:
+    elif (endpoint := find_endpoint(found)) is not None:
         url, has_pages = endpoint.path, endpoint.has_pages
     else:
         return [origin]

@@ -19,6 +19,7 @@ from copilot_runtime.api.events import Event, Interrupt
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage, new_id
 from copilot_runtime.api.run_input import AgentInput, ContextItem, Resume, RunInput
 from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.app.server import find_endpoint
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import to_text
@@ -70,7 +71,7 @@ class Client:
             lifespan; or the URL of a runtime, the same as the `runtimeUrl` of `<CopilotKit>`.
         protocol: `agui` for CopilotKit 1.50 and later, `graphql` for 1.10.
         path: The path of the runtime in an application. Default: that of the settings of a
-            `CopilotRuntime`, else `/graphql`.
+            `CopilotRuntime`, or of `mount`, else `/graphql`.
         agent: The name of the agent. Default: the agent for requests that name none.
         tools: The frontend's tools: functions, which are called here like a frontend's own, and
             `Action` values without `run`, whose calls wait for `answer`.
@@ -351,7 +352,8 @@ def _find_path(
             f"{target!r} is no CopilotRuntime, no ASGI application and no URL of a runtime. "
             "Write Client(runtime) or Client(app), with the object and not its class or a method."
         )
-    return path or _DEFAULT_PATH, target
+    endpoint = find_endpoint(target)
+    return path or (endpoint.path if endpoint else _DEFAULT_PATH), target
 
 
 def _is_application(target: Any) -> bool:

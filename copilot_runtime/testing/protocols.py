@@ -109,7 +109,7 @@ def read_refusal(response: Response, path: str) -> ReplyFailed:
         return ReplyFailed(f"{refusal.message}{agents}", code=code, status=response.status)
     return ReplyFailed(
         f"HTTP {response.status} at {path!r}, which is no answer of a runtime. "
-        "Is it the path of its URL? Client(app, path=...) names another.",
+        "Is it the path of its URL? Client(app, path=...), or the option --path, names another.",
         code=code,
         status=response.status,
     )

@@ -164,10 +164,13 @@ def test_settings_are_listed_with_their_value_now() -> None:
     assert re.search(r"port +COPILOT_PORT +1234 +Port; 0 picks a free one", done.stdout)
 
 
-def test_a_pipe_that_ends_early_is_no_error() -> None:
-    shell = f"'{sys.executable}' -m copilot_runtime develop schema | head -1"
-    done = finished(["bash", "-c", shell], cwd=ROOT, env=CLEAN)
-    assert done.stderr == ""
+def test_a_pipe_that_ends_early_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a.test.yml").write_text("scenarios: [{name: a, say: Hi, script: [Hello.]}]")
+    said = "tested: the model 'demo'; name a program with --target\n"
+    for words, stderr in (("develop schema", ""), (f"test {tmp_path}", said)):
+        shell = f"'{sys.executable}' -m copilot_runtime {words} | true"
+        done = finished(["bash", "-c", shell], cwd=ROOT, env=CLEAN)
+        assert done.stderr == stderr
 
 
 def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
@@ -741,7 +744,8 @@ def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path
     store = f"sqlite:{tmp_path / 'access.db'}"
     url = url_in(start(COPILOT_ACCESS_AUTHENTICATE="api_keys", COPILOT_API_KEYS_STORE=store))
     said = complaint("chat", "--url", url, "-m", "hi")
-    assert "to use this server.\nSign in with a header: -H 'Authorization: Bearer ...'." in said
+    assert "to use this server.\nSign in with a header: -H 'Authorization: Bearer ...'" in said
+    assert "-H 'Cookie: session=…'" in said
     assert "-H" not in complaint(
         "chat", "--url", url, "-m", "hi", "-H", "Authorization: Bearer nonsense"
     )

@@ -422,7 +422,7 @@ def _explain_unusable() -> Generator[None]:
     """Exit with a separate status if no scenario could be played."""
     try:
         yield
-    except typer.Exit:
+    except (typer.Exit, BrokenPipeError):  # the reader of the output may have enough
         raise
     except Exception as error:  # the application's start may raise anything
         if "--debug" in sys.argv:

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, cast
 
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.adapters.pricing import price_usage
+from copilot_runtime.adapters.pricing import load_installed_prices, price_usage
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events, Usage
@@ -239,6 +239,8 @@ class AttemptModels:
                 if event is None:
                     break
                 if isinstance(event, Usage):
+                    if self.script is None:
+                        await load_installed_prices()
                     is_priced = _count(spending, event) or is_priced
                 yield event
         spending.unpriced += not is_priced

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
+from copilot_runtime.base.formatting import format_dollars
 from copilot_runtime.base.jsonvalue import drop_none
 from copilot_runtime.extensions.scenarios.attempt import Attempt, Outcome
 from copilot_runtime.extensions.scenarios.expectations import Failure
@@ -136,7 +137,7 @@ def list_rows(report: Report) -> Iterator[Sequence[str]]:
             f"{result.pass_count}/{result.place.scenario.repeat}",
             str(spending.requests),
             str(tokens) if tokens else "",
-            f"${spending.dollars:.4f}" if spending.dollars else "",
+            format_dollars(spending.dollars, spending.unpriced) if spending.dollars else "",
         )
 
 

@@ -79,7 +79,7 @@ def _build_scenario(spans: Sequence[Record]) -> JsonObject | None:
             "user": run.attributes.get(semconv.USER_NAME),
             "say": says[0] if len(says) == 1 else None,
             "turns": [{"say": say} for say in says] if len(says) > 1 else None,
-            "expect": {"calls": calls} | ({"recalls": recalls} if recalls else {}),
+            "expect": drop_none({"calls": calls or None, "recalls": recalls or None}),
         }
     )
 

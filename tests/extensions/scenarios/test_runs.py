@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from copilot_runtime.adapters import pricing
 from copilot_runtime.config.console import ConsoleSettings
 from copilot_runtime.extensions.scenarios.attempt import Attempt, Player
 from copilot_runtime.extensions.scenarios.definition import Scenario
@@ -40,6 +41,20 @@ class Echo(Adapter):
             yield event
 
 runtime = CopilotRuntime(Echo())
+"""
+PRICED = """
+from copilot_runtime import CopilotRuntime, Adapter
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.api.events import Usage
+
+class Paid(Adapter):
+    async def stream(self, request):
+        for event in say("Hello."):
+            yield event
+        model = request.messages[-1].content
+        yield Usage(model=model, provider="openai", input_tokens=1000, output_tokens=1000)
+
+runtime = CopilotRuntime(Paid())
 """
 FLAKY = """
 from copilot_runtime import CopilotRuntime, ScriptedAdapter
@@ -107,6 +122,22 @@ def test_a_model_of_another_provider_is_named_with_it(play: Play) -> None:
 
     assert "'demo:' names no model, as in demo:NAME." in demo.attempt["error"]
     assert "has no script" in other.attempt["error"]
+
+
+def test_the_first_request_of_a_command_has_its_price(play: Play) -> None:
+    pytest.importorskip("genai_prices")
+    pricing._providers.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    text = "scenarios: [{name: a, say: gpt-4o, expect: {limits: {dollars: 1}}}]"
+    outcome = play(text, app=PRICED)
+
+    assert (outcome.status, "$0.0125\n" in outcome.output) == (0, True), outcome.output
+
+
+def test_a_cost_without_the_price_of_some_requests_is_marked(play: Play) -> None:
+    pytest.importorskip("genai_prices")
+    text = "scenarios: [{name: a, turns: [{say: gpt-4o}, {say: a-model}]}]"
+
+    assert "$0.0125+\n" in play(text, app=PRICED).output
 
 
 def test_a_script_is_left_aside_for_real_models(play: Play) -> None:
@@ -321,9 +352,16 @@ def test_a_report_for_ci_says_first_what_was_not_as_expected(play: Play, tmp_pat
 
 def test_a_runtime_within_an_application_is_found(play: Play) -> None:
     text = "scenarios: [{name: a, say: Hi, script: [Hello.], expect: {text: Hello.}}]"
-    outcome = play(text, "--path", "/api/copilotkit", app=MOUNTED.replace("FAST", "True"))
+    outcome = play(text, app=MOUNTED.replace("FAST", "True"))
 
     assert outcome.status == 0, outcome.output
+
+
+def test_a_path_that_is_not_found_names_its_option(play: Play) -> None:
+    outcome = play("scenarios: [{name: a, say: Hi}]", app=MOUNTED.replace("FAST", "False"))
+
+    assert "no answer of a runtime" in outcome.attempt["error"]
+    assert "--path" in outcome.attempt["error"]
 
 
 def test_an_application_whose_runtime_is_unknown_takes_no_script(play: Play) -> None:

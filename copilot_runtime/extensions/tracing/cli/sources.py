@@ -30,6 +30,7 @@ from urllib.request import (
 )
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, NotFound
+from copilot_runtime.cli.options import SIGN_IN_HINT
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.build import build_store
 from copilot_runtime.extensions.tracing.extension import find_trace_place
@@ -323,7 +324,7 @@ def _explain(error: HTTPError, url: str) -> Exception:
     if 300 <= error.code < 400:
         message = f"It is at {error.headers.get('location', 'another address')}."
     hints = {
-        401: "Sign in with a header: -H 'Authorization: Bearer ...'.",
+        401: SIGN_IN_HINT,
         403: "The setting telemetry.operators of the server names who may read traces.",
         404: f"Is {url} the URL of the runtime, as <CopilotKit runtimeUrl> has it?",
     }

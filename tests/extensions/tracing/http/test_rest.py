@@ -200,6 +200,7 @@ def test_ratings_lead_to_a_set_of_scenarios(tmp_path: Path) -> None:
     (tmp_path / "bad.test.yml").write_text(answer.text)
 
     assert [it.scenario.name for it in load_scenarios([tmp_path])] == ["Hello", "Hello (2)"]
+    assert {it.scenario.expect.calls for it in load_scenarios([tmp_path])} == {None}
 
 
 def test_a_trace_without_content_is_no_scenario() -> None:

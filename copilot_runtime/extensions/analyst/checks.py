@@ -142,8 +142,7 @@ class _Measure:
                     return
                 async for sentence in self._check_join(select, join):
                     yield sentence
-        checks = (self._check_casts, self._check_averages, self._check_texts, self._check_finite)
-        for check in checks:
+        for check in (self._check_casts, self._check_averages, self._check_texts):
             async for sentence in check():
                 yield sentence
 
@@ -257,26 +256,6 @@ class _Measure:
                     f"{column!r} is text and is compared as text, where '9' is more than "
                     "'10': most of its values are numbers."
                 )
-
-    async def _check_finite(self) -> AsyncIterator[str]:
-        """Yield a warning for each column of the query that has NaN or infinite values."""
-        for table, name in await read_sql(lambda: [*dict.fromkeys(self._list_fractions())]):
-            value = exp.column(quote(name))
-            strange = exp.CountIf(this=exp.Not(this=exp.func("ISFINITE", value.copy())))
-            query = exp.select(strange, exp.Count(this=value)).from_(exp.Table(this=quote(table)))
-            row = await self._ask(query)
-            if row and row[0]:
-                yield (
-                    f"{row[0]:,} of {row[1]:,} values of {name!r} are NaN or infinite: so are "
-                    "their sums and averages, and NaN is more than any number."
-                )
-
-    def _list_fractions(self) -> Iterator[tuple[str, str]]:
-        """Yield the columns of the query that may have NaN, with their tables."""
-        for column in self._tree.find_all(exp.Column):
-            source = find_source(column, self._context)
-            if source and source[1].table and source[2] in ("DOUBLE", "FLOAT"):
-                yield source[1].table, column.name
 
     async def _ask(self, query: exp.Expr) -> Sequence[Any] | None:
         """Return the first row of a query, or `None` if it fails or the query budget is used up."""

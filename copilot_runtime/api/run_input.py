@@ -195,7 +195,7 @@ class RunInput:
     agent: str | None = None
     """The name of the agent that answers; None for a plain chat with the model."""
     query: str = ""
-    """What retrievers search for; if empty, the last question of `messages`."""
+    """The search query of retrievers; if empty, they take the last question of `messages`."""
     actions: Sequence[Action] = ()
     """The browser's actions. The runtime adds those of the server before an agent gets the run."""
     context: Sequence[ContextItem] = ()

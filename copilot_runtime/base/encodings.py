@@ -73,7 +73,7 @@ class Encoding(NamedTuple):
 
     @property
     def errors(self) -> str:
-        """What happens to bytes that are not of the encoding: another one is wrong then."""
+        """The error handler for decoding: only UTF-8 is certain enough to replace invalid bytes."""
         return "replace" if self.codec == "utf-8" else "strict"
 
 

@@ -15,6 +15,8 @@ MOST_TOKENS = 400
 
 _WORD = re.compile(r"[^\W\u3040-\u9fff\uac00-\ud7af]+|\w")
 """A word, or a character of a script without spaces."""
+_ASCII_MARKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
+"""ASCII characters between words, for a quick way to split what is in ASCII alone."""
 _TYPED = str.maketrans(
     {
         **dict.fromkeys("\u00ad\u2060\ufeff", ""),
@@ -152,15 +154,21 @@ def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterat
 
     If these say most of the page, short passages are left out as well: they are labels.
     """
-    old = set[str | tuple[str, str]]()
-    for text in texts:
-        words = _split_words(text)
-        old.update(words, pairwise(words))
+    annotated = {*texts}
     passages = [*drop_headings(passages)]
-    pairs = [_list_pairs(passage.text) for passage in passages]
+    # most are a whole annotation, whose words need not be compared
+    same = [it.text for it in passages if it.text in annotated]
+    others = [it for it in passages if it.text not in annotated]
+    if not others:
+        return
+    pairs = [_list_pairs(it.text) for it in others]
+    words = _split_words(" _ ".join(annotated))
+    asked = {*chain.from_iterable(pairs)}
+    old = asked.intersection(words) | asked.intersection(pairwise(words))
     counts = [len([*filterfalse(old.__contains__, one)]) for one in pairs]
-    is_annotated = 2 * sum(counts) <= sum(map(len, pairs))
-    for passage, found, new in zip(passages, pairs, counts, strict=True):
+    total = sum(map(len, pairs)) + sum(it.count(" ") or 1 for it in same)
+    is_annotated = 2 * sum(counts) <= total
+    for passage, found, new in zip(others, pairs, counts, strict=True):
         is_short = new < 3 and not passage.text.endswith((".", "!", "?"))
         is_old = found and new * 2 <= len(found)
         if not (is_old or (is_short and is_annotated)):
@@ -174,6 +182,8 @@ def _list_pairs(text: str) -> Sequence[str | tuple[str, str]]:
 
 
 def _split_words(text: str) -> list[str]:
+    if text.isascii():
+        return text.lower().translate(_ASCII_MARKS).split()
     return _WORD.findall(text.lower())
 
 

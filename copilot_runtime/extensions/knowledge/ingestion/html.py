@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from lxml import etree
+
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition, Headings
 from copilot_runtime.extensions.knowledge.rdf.html import (
     BLOCKS,
@@ -57,65 +59,75 @@ class _PageReader:
         """The tables around the current position; `None` for those that arrange a page."""
 
     def read(self, body: "Element") -> Iterator[Chunk]:
-        texts, hidden = self._texts, self._hidden
-        stack: list[tuple[Element, bool]] = [(body, False)]
-        while stack:
-            element, closed = stack.pop()
+        texts = self._texts
+        walk = etree.iterwalk(body, events=("start", "end"))
+        read: Element | None = None
+        for event, element in walk:
             tag = element.tag
-            if closed:
-                if tag in _CELLS:
+            if event == "start":
+                if tag in BLOCKS and tag not in _CELLS and (chunk := self._flush()):
+                    yield chunk
+                if tag in _SPECIAL or element in self._hidden or element in self._lines:
+                    chunk, is_read = self._read_special(element, tag)
+                    if chunk:
+                        yield chunk
+                    if is_read:
+                        read = element
+                        walk.skip_subtree()
+                        continue
+                texts.append(element.text or "")
+            else:
+                if element is read:
+                    pass
+                elif tag in _CELLS:
                     texts.append(" | ")
                 elif tag in BLOCKS:
                     if chunk := self._flush():
                         yield chunk
-                    if tag == "table" and self._grids:
+                    if tag == "table":
                         self._grids.pop()
                     elif tag == "li":
                         self._marker = ""
                 elif tag in STRUCK:
                     texts.append("~~")
                 texts.append(element.tail or "")
-                continue
-            if tag in BLOCKS and tag not in _CELLS and (chunk := self._flush()):
-                yield chunk
-            if tag in _SPECIAL or element in hidden or element in self._lines:
-                if element in hidden or tag in UNSEEN or tag == "nav":
-                    texts.append(element.tail or "")
-                    continue
-                if tag in _HEADINGS:
-                    yield self._headings.enter(int(tag[1]), element_text(element, hidden))
-                    texts.append(element.tail or "")
-                    continue
-                text = ""
-                if element in self._lines:
-                    text = read_lines(element, hidden)
-                elif tag == "tr":
-                    text = self._read_row(element)
-                elif tag == "table":
-                    is_layout = next(element.iterdescendants(*_LAYOUT), None) is not None
-                    self._grids.append(None if is_layout else Grid())
-                elif tag == "li":
-                    self._marker += self._number_item(element)
-                elif tag in STRUCK:
-                    texts.append("~~")
-                elif tag == "sup":
-                    texts.append("^" if is_power(element) else "")
-                else:
-                    texts.append(f" {element.get('alt', '')} ")
-                if text:
-                    yield self._make_chunk(text)
-                    texts.append(element.tail or "")
-                    continue
-            texts.append(element.text or "")
-            stack.append((element, True))
-            stack += [(child, False) for child in reversed(element)]
         if chunk := self._flush():
             yield chunk
 
+    def _read_special(self, element: "Element", tag: str) -> tuple[Chunk | None, bool]:
+        """Begin an element that is more than its texts.
+
+        Returns its passage if it has one, and whether all of it is read.
+        """
+        if element in self._hidden or tag in UNSEEN or tag == "nav":
+            return None, True
+        if tag in _HEADINGS:
+            return self._headings.enter(int(tag[1]), element_text(element, self._hidden)), True
+        if element in self._lines:
+            text = read_lines(element, self._hidden)
+            return (self._make_chunk(text) if text else None), True
+        if tag == "tr" and (text := self._read_row(element)):
+            return self._make_chunk(text), True
+        if tag == "table":
+            is_layout = next(element.iterdescendants(*_LAYOUT), None) is not None
+            self._grids.append(None if is_layout else Grid())
+        elif tag == "li":
+            self._marker += self._number_item(element)
+        elif tag in STRUCK:
+            self._texts.append("~~")
+        elif tag == "sup":
+            self._texts.append("^" if is_power(element) else "")
+        elif tag == "img":
+            self._texts.append(f" {element.get('alt', '')} ")
+        return None, False
+
     def _flush(self) -> Chunk | None:
         """Return the texts since the last block, or `None` if they are blank."""
-        text = clean_text("".join(self._texts)).strip(" |")
+        text = "".join(self._texts)
         self._texts.clear()
+        if not text or text.isspace():
+            return None
+        text = clean_text(text).strip(" |")
         return self._make_chunk(text) if text else None
 
     def _make_chunk(self, text: str) -> Chunk:

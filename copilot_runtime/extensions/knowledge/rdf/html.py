@@ -39,7 +39,7 @@ _WEB_CODECS = {
 """The codecs that browsers take for others: https://encoding.spec.whatwg.org/#names-and-labels"""
 _TAG = re.compile(rb"""<[A-Za-z](?:[^>=]++|=\s*+(?:"[^"]*+"?+|'[^']*+'?+)?+)*+""")
 _VALUE = re.compile(rb"""=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>]*+)""")
-_BETWEEN_ATTRIBUTES = (b" ", b"=", b"/", b"\n", b"\t", b"\r", b"\f", b"\v")
+_BETWEEN_ATTRIBUTES = b" =/\n\t\r\f\v"
 
 _BLOCK_NAMES = (
     "address article aside blockquote br caption dd details dialog div dl dt fieldset figcaption "
@@ -82,7 +82,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
     page, warnings = decode_text(data, is_page=True)
     text = page.encode()
     # most pages have fewer marks between attributes than an element may have of these
-    has_many = sum(map(text.count, _BETWEEN_ATTRIBUTES)) > _MOST_ATTRIBUTES
+    has_many = len(text) - len(text.translate(None, _BETWEEN_ATTRIBUTES)) > _MOST_ATTRIBUTES
     for tag in _TAG.finditer(text) if has_many else ():
         if len(tag[0]) > 2 * _MOST_ATTRIBUTES and _count_attributes(tag[0]) > _MOST_ATTRIBUTES:
             raise LimitExceeded(f"An element has more than {_MOST_ATTRIBUTES} attributes.")
@@ -175,7 +175,10 @@ def _find_declared_codec(data: bytes) -> str:
 
 def clean_text(text: str) -> str:
     """Return a text with straight quotation marks and one space for each run of white space."""
-    return _SPACES.sub(" ", text if text.isascii() else text.translate(_QUOTES))
+    if not text.isascii():
+        text = text.translate(_QUOTES)
+    # lines and tabs are not printable
+    return text if text.isprintable() and "  " not in text else _SPACES.sub(" ", text)
 
 
 def element_text(element: "Element", hidden: "Collection[Element]" = ()) -> str:

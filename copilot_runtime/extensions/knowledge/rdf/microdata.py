@@ -64,46 +64,42 @@ class _Reader:
             self._statements.add(node, RDF_TYPE, name)
         vocabulary = _vocabulary(types[0].value) if types else ""
         visited = {scope}
-        stack = [(child, self._language(scope)) for child in reversed(scope)]
+        stack = [*reversed(scope)]
         for reference in reversed(scope.get("itemref", "").split()):
             element = self._find(reference)
             if element is not None:
-                parent = element.getparent()
-                stack.append((element, "" if parent is None else self._language(parent)))
+                stack.append(element)
         references = len(stack) > len(scope)
         while stack:
-            element, language = stack.pop()
+            element = stack.pop()
             if references:  # only then may an element be met twice, and twice as often each time
                 self._statements.add_steps()
                 if element in visited:
                     continue
                 visited.add(element)
-            language = _own_language(element, language)
             if names := element.get("itemprop"):
-                self._read_property(node, names, vocabulary, element, language)
+                self._read_property(node, names, vocabulary, element)
             if len(element) and element.get("itemscope") is None:
-                stack += [(child, language) for child in reversed(element)]
+                stack += reversed(element)
 
-    def _read_property(
-        self, item: Node, names: str, vocabulary: str, element: "Element", language: str
-    ) -> None:
+    def _read_property(self, item: Node, names: str, vocabulary: str, element: "Element") -> None:
         value: Term | None = None
         for name in dict.fromkeys(names.split()):
             predicate = self._name_property(name, vocabulary)
             if predicate is None:
                 continue
-            value = value or self._value(element, language)
+            value = value or self._value(element)
             if value is None:
                 return
             self._statements.add(item, predicate, value)
 
-    def _value(self, element: "Element", language: str) -> Term | None:
+    def _value(self, element: "Element") -> Term | None:
         if element.get("itemscope") is not None:
             return self._name_item(element)
         tag = element.tag
         content = element.get("content")
         if content is not None:
-            return make_text(clean_text(content).strip(), language)
+            return make_text(clean_text(content).strip(), self._language(element))
         if (attribute := _ADDRESSES.get(tag)) and (address := element.get(attribute)) is not None:
             return make_iri(address, self._base)
         if tag in ("data", "meter") and (number := element.get("value")) is not None:
@@ -111,7 +107,7 @@ class _Reader:
         if tag == "time":
             moment = element.get("datetime")
             return Literal(self._text(element)) if moment is None else make_time(moment)
-        return make_text(self._text(element), language)
+        return make_text(self._text(element), self._language(element))
 
     def _text(self, element: "Element") -> str:
         if not len(element):
@@ -148,7 +144,8 @@ class _Reader:
             here = here.getparent()
         language = self._languages[here]
         for inner in reversed(path):
-            language = self._languages[inner] = _own_language(inner, language)
+            own = inner.get("lang", inner.get("xml:lang"))
+            language = self._languages[inner] = language if own is None else own
         return language
 
     def _find(self, id: str) -> "Element | None":
@@ -164,8 +161,3 @@ def _vocabulary(type: str) -> str:
     """Return the vocabulary IRI of a type: up to its last # or /."""
     head, hash_sign, _ = type.rpartition("#")
     return head + hash_sign if hash_sign else type[: type.rfind("/") + 1]
-
-
-def _own_language(element: "Element", outer: str) -> str:
-    language = element.get("lang", element.get("xml:lang"))
-    return outer if language is None else language

@@ -79,8 +79,9 @@ def group_items(triples: Iterable[Triple]) -> dict[str, list[Triple]]:
     things: dict[str, list[Triple]] = {}
     typed: set[str] = set()
     for triple in triples:
-        if isinstance(triple.subject, NamedNode):
-            iri = triple.subject.value
+        subject = triple.subject
+        if isinstance(subject, NamedNode):
+            iri = subject.value
             things.setdefault(iri, []).append(triple)
             if triple.predicate == RDF_TYPE and _is_schema(triple.object):
                 typed.add(iri)

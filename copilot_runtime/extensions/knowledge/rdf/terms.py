@@ -72,6 +72,7 @@ _MOST_CHARACTERS = 8192
 _OLD_SCHEMA = re.compile(r"https?://(?:www\.)?schema\.org(?:/|$)", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|\\^`\x7f]')
+_PLAIN_PATH = re.compile(r"/[\w%~-][\w%~/-]*")
 _CODE = re.compile(r"\s*(?:javascript|vbscript):", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*")
 
@@ -147,10 +148,18 @@ def make_iri(reference: str, base: str = "") -> NamedNode | None:
     # joining is slow, and does nothing to most absolute addresses
     if base and (not is_absolute(reference) or "/." in reference):
         try:
-            reference = urljoin(base, reference)
+            if _PLAIN_PATH.fullmatch(reference):
+                reference = _find_root(base) + reference[1:]
+            else:
+                reference = urljoin(base, reference)
         except ValueError:
             return None
     return _make_absolute(reference)
+
+
+@lru_cache(maxsize=16)
+def _find_root(base: str) -> str:
+    return urljoin(base, "/")
 
 
 @lru_cache(maxsize=1024)  # pages repeat types, properties and names

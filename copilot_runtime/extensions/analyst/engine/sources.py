@@ -18,7 +18,7 @@ from copilot_runtime.base.links import (
     find_way_out,
     is_alias,
 )
-from copilot_runtime.extensions.analyst.engine.csv.columns import DateOrder
+from copilot_runtime.extensions.analyst.engine.csv.forms import DateOrder
 from copilot_runtime.extensions.analyst.engine.datasets import make_table_name
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ SUFFIXES: Mapping[str, SourceKind] = {
 read as such."""
 
 _COMPRESSION = (".gz", ".zst")
-_READING = 6
+_READING = 7
 """Changes when files are read in another way, so that they are copied anew."""
 
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods", ".numbers")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,26 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "a;b\n1,234;x\n": (
         [("1,234", "x")],
-        "'a' is a text: its commas may be those of thousands or of fractions.",
+        "'a' is a text: its commas may be those of thousands or of fractions; `columns` in the "
+        "settings of the source says which: BIGINT or DOUBLE.",
+    ),
+    "a;b\n1.234;x\n2.500;y\n": (
+        [("1.234", "x"), ("2.500", "y")],
+        "'a' is a text: its points may be those of thousands or of fractions; `columns` in the "
+        "settings of the source says which: BIGINT or DOUBLE.",
+    ),
+    "m;n;p;k\nx;1.234 \u20ac;5 %;CHF -7\ny;-500,25 \u20ac;2,5 %;CHF 8\n": (
+        [("x", 1234.0, 5.0, -7), ("y", -500.25, 2.5, 8)],
+        "'n' is in '\u20ac'. 'p' is in '%'. 'k' is in 'CHF'.",
+    ),
+    "m,n,p\nx,5 \u20ac,ISO 9001\ny,6 $,ISO 9002\n": (
+        [("x", "5 \u20ac", "ISO 9001"), ("y", "6 $", "ISO 9002")],
+        "'n' is a text: its numbers have signs or units, such as $, % or parentheses. 'p' is a "
+        "text: its numbers have signs or units, such as $, % or parentheses.",
+    ),
+    "day;n\n13.01.2026;1,5\n14.01.2026;2\nSumme:;3,5\n": (
+        [(date(2026, 1, 13), 1.5), (date(2026, 1, 14), 2.0)],
+        "Lines that begin with 'Summe' are left out, as 'day' is a DATE: 1.",
     ),
     "a,b\n1,x\nNA,y\n3,z\n": (
         [("1", "x"), ("NA", "y"), ("3", "z")],
@@ -433,11 +453,42 @@ async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(
     assert sorted(map(tuple, rows)) == [(date(2026, 1, 3), 1), (date(2026, 2, 25), 2)]
 
 
+TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
+    "d,code,n\n01/03/2026,7,1\n02/03/2026,8,x\n": (
+        {"dates": "day-first", "columns": {"code": "varchar", "n": "bigint"}},
+        [(date(2026, 3, 1), "7", 1), (date(2026, 3, 2), "8", None)],
+        "1 values of 'n' are no BIGINT: they are empty.",
+    ),
+    "d;n\n03.01.2026;1.234,50 \u20ac\n15.02.2026;89,90 \u20ac\nk.A.;n/a\n": (
+        {"columns": {"d": "date", "n": "decimal(9,2)"}},
+        [
+            (date(2026, 1, 3), Decimal("1234.50")),
+            (date(2026, 2, 15), Decimal("89.90")),
+            (None,) * 2,
+        ],
+        "1 values of 'd' are no DATE: they are empty. 1 values of 'n' are no DECIMAL(9,2): they "
+        "are empty. 'n' is in '\u20ac'.",
+    ),
+    "d;n;m\n03.01.2026;1.234;1,234\n04.01.2026;2.500;2,500\n": (
+        {"dates": "day-first", "columns": {"d": "timestamp", "n": "bigint", "m": "double"}},
+        [(datetime(2026, 1, 3), 1234, 1.234), (datetime(2026, 1, 4), 2500, 2.5)],
+        "'m' has commas, which are read as those of fractions.",
+    ),
+    "d,n,m\n03/01/2026,1.5,x\n04/01/2026,2,y\n": (
+        {"columns": {"d": "date", "n": "integer", "m": "double"}},
+        [("03/01/2026", None, "x"), ("04/01/2026", 2, "y")],
+        "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "
+        "settings of the source says which. 1 values of 'n' are no INTEGER: they are empty. 'm' is "
+        "a text: none of its values is of the type DOUBLE.",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", TOLD)
 async def test_an_operator_says_what_columns_and_dates_are(
-    tmp_path: Path, options: EngineOptions
+    tmp_path: Path, options: EngineOptions, text: str
 ) -> None:
-    (tmp_path / "t.csv").write_text("d,code,n\n01/03/2026,7,1\n02/03/2026,8,x\n")
-    told = {"dates": "day-first", "columns": {"code": "varchar", "n": "bigint"}}
+    (tmp_path / "t.csv").write_text(text)
+    told, expected, doubts = TOLD[text]
     _, rows, description = await read(options, tmp_path / "t.csv", **told)
-    assert list(rows) == [(date(2026, 3, 1), "7", 1), (date(2026, 3, 2), "8", None)]
-    assert description == "1 values of 'n' are no BIGINT: they are empty."
+    assert ([*rows], description) == (expected, doubts)

@@ -7,141 +7,42 @@ all users may see them.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import duckdb
 
+from copilot_runtime.extensions.analyst.engine.csv.forms import (
+    BOOLEAN,
+    CODE,
+    COMMA,
+    DECIMAL,
+    FORMS,
+    INTEGER,
+    POINT,
+    SIGN,
+    VERSION,
+    VERSION_NAME,
+    WITH_SIGN,
+    DateOrder,
+    Form,
+    find_unit,
+    make_plain,
+    match_unit,
+)
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
-
-DateOrder = Literal["day-first", "month-first"]
-_Order = Literal[DateOrder, "year-first"]
 
 _SAMPLE_VALUES = 100_000
 _MAJORITY = 500
 """Different values of which half have to be of a type for its loss to be named."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Type:
-    name: str
-    pattern: re.Pattern[str]
-    """A pattern of the values of a sample."""
-    value: str
-    """SQL that returns the value of the text `$v`, or NULL for most others."""
-    form: str = ""
-    """A regular expression of the texts that have the type, where DuckDB reads more."""
-    order: _Order | None = None
-
-
-def _plain(name: str, pattern: str) -> _Type:
-    return _Type(name, re.compile(pattern), f"TRY_CAST($v AS {name})")
-
-
-_BOOLEAN = _plain("BOOLEAN", "(?i:true|false)")
-# digits after a zero are a code, such as that of a place
-_DIGITS = "[+-]?(?:0|[1-9][0-9]{0,18})"
-_INTEGER = _Type("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGITS)
-# a number of 16 digits and more would lose some
-_WHOLE = "(?:0|[1-9][0-9]{0,14})"
-_EXPONENT = "(?:[eE][+-]?[0-9]{1,3})?"
-_FRACTION = (
-    rf"[+-]?(?:{_WHOLE}(?:\.[0-9]*)?|\.[0-9]+){_EXPONENT}"
-    "|[+-]?(?i:nan|inf(?:inity)?)"
-)
-_CODE = re.compile(f"{_WHOLE}(?:E[0-9]{{1,3}})?")
-"""A part number such as `1E5`, or a number that programs do not write so."""
-_DECIMAL = _Type("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION)
-
-
-def _group_digits(group: str, point: str) -> _Type:
-    """Return numbers with groups of three digits, such as `1,234.50`."""
-    groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
-    text = f"[+-]?(?:{groups}|{_WHOLE})(?:[{point}][0-9]+{_EXPONENT})?"
-    bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
-    number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
-    return _Type("DOUBLE", re.compile(text), number, text)
-
-
-_POINT = _group_digits(",", ".")
-_COMMA = _group_digits(".", ",")
-_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
-_VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
-_WITH_SIGN = re.compile(
-    r"(?:[A-Z]{3} |[^\w\s.:#]\s?){0,2}\d[\d.,' ]*(?:\s?[^\w\s.,:]| [A-Za-z\u00b5]{1,4}){0,2}"
-)
-"""A number, also with a currency or unit, in parentheses, or with its sign behind it."""
-_SIGN = re.compile("[^\\d.,' +-]|[+-]$")
-_SPACES = " \u00a0\u202f"
-
-
-def _dates() -> Iterator[_Type]:
-    orders: Sequence[tuple[DateOrder, str, str]] = (
-        ("day-first", "%d", "%m"),
-        ("month-first", "%m", "%d"),
-    )
-    for order, first, second in orders:
-        for mark, digits, year in (("/", 4, "%Y"), (".", 4, "%Y"), ("-", 4, "%Y"), ("/", 2, "%y")):
-            text = f"[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{{digits}}}"
-            yield from _times(order, f"{first}{mark}{second}{mark}{year}", text)
-    # with two digits each, unlike versions
-    yield from _times("day-first", "%d.%m.%y", "[0-9]{2}[.][0-9]{2}[.][0-9]{2}")
-    # only a doubt: years that are no months might be days as well
-    yield from _times("year-first", "%y/%m/%d", "(?:1[3-9]|[2-9][0-9])/[0-9]{2}/[0-9]{2}")
-    for format, text in (
-        ("%d %b %Y", "[0-9]{1,2} [A-Za-z]{3} [0-9]{4}"),
-        ("%d-%b-%Y", "[0-9]{1,2}-[A-Za-z]{3}-[0-9]{4}"),
-        ("%d/%b/%y", "[0-9]{1,2}/[A-Za-z]{3}/[0-9]{2}"),
-        ("%d %B %Y", "[0-9]{1,2} [A-Za-z]{4,} [0-9]{4}"),
-        ("%b %d, %Y", "[A-Za-z]{3} [0-9]{1,2}, [0-9]{4}"),
-        ("%B %d, %Y", "[A-Za-z]{4,} [0-9]{1,2}, [0-9]{4}"),
-        ("%Y\u5e74%m\u6708%d\u65e5", "[0-9]{4}\u5e74[0-9]{1,2}\u6708[0-9]{1,2}\u65e5"),
-    ):
-        yield from _times(None, format, text)
-
-
-def _times(order: _Order | None, format: str, text: str) -> Iterator[_Type]:
-    """Yield a date alone, and with the forms of a time of day."""
-    for name, time, more in (
-        ("DATE", "", ""),
-        ("TIMESTAMP", " %H:%M", " [0-9]{1,2}:[0-9]{2}"),
-        ("TIMESTAMP", " %H:%M:%S", " [0-9]{1,2}:[0-9]{2}:[0-9]{2}"),
-        ("TIMESTAMP", " %I:%M %p", " [0-9]{1,2}:[0-9]{2} [AaPp][Mm]"),
-        ("TIMESTAMP", " %I:%M:%S %p", " [0-9]{1,2}:[0-9]{2}:[0-9]{2} [AaPp][Mm]"),
-    ):
-        value = f"TRY_STRPTIME($v, {quote_text(format + time)})::{name}"
-        yield _Type(name, re.compile(text + more), value, text + more, order)
-
-
-_DAY = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}"
-_TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
-
-_WIDE = "".join(map(chr, (*range(0xFF10, 0xFF1A), 0xFF0E, 0xFF0D, 0xFF0B)))
-_WIDE_FORM = (
-    "[-+\uff0d\uff0b]?(?:[0\uff10]|[1-9\uff11-\uff19][0-9\uff10-\uff19]{0,14})(?:[,\uff0c][0-9\uff10-\uff19]{3})*"
-    "(?:[.\uff0e][0-9\uff10-\uff19]+)?"
-)
-_WIDE_DIGITS = _Type(
-    "DOUBLE",
-    re.compile(_WIDE_FORM),
-    f"TRY_CAST(translate(replace(replace($v, ',', ''), '\uff0c', ''), '{_WIDE}', '0123456789.-+') "
-    "AS DOUBLE)",
-    _WIDE_FORM,
-)
-"""Numbers with digits of the width of Chinese characters."""
-
-_TYPES = (
-    *(_BOOLEAN, _INTEGER, _DECIMAL, _POINT, _COMMA),
-    *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
-    _plain("DATE", _DAY),
-    _plain("TIMESTAMP", f"{_DAY}(?:[T ]{_TIME})?"),
-    _plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
-    _plain("TIME", _TIME),
-    *_dates(),
-    _WIDE_DIGITS,
-)
-"""In this order: the first that all values have is the type of a column."""
+_NUMBERS = {
+    **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), False),
+    **dict.fromkeys(("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "HUGEINT"), True),
+    **dict.fromkeys(("UBIGINT", "UINTEGER", "USMALLINT", "UTINYINT", "UHUGEINT"), True),
+}
+"""Type of numbers → whether they are whole."""
+_DATES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +60,8 @@ class ColumnTypes:
     """Finds the types of the columns of a table of texts.
 
     `types` are those of columns, `dates` the order of day and month, if the operator knows them.
+    Where a file `has_semicolons` between its values, commas are mostly those of fractions, and
+    1.234 may be a thousand.
     """
 
     def __init__(
@@ -167,39 +70,98 @@ class ColumnTypes:
         table: str,
         types: Mapping[str, str],
         dates: DateOrder | None,
+        *,
+        has_semicolons: bool,
     ) -> None:
         self._connection = connection
         self._table = table
         self._types = {name.lower(): type for name, type in types.items()}
         self._dates: DateOrder | None = dates
+        self._has_semicolons = has_semicolons
+        self._units: Mapping[str, str] = {}
 
     def find(self, names: Sequence[str]) -> Sequence[TypedColumn]:
         """Return the columns with their types."""
         samples = self._sample(names)
-        fitting = {
-            name: [one for one in _TYPES if samples[name] and _fit(one, samples[name])]
-            for name in names
-            if name.lower() not in self._types
+        kinds = {name: self._find_kind(name) for name in names if name.lower() in self._types}
+        self._units = {
+            name: find_unit(values) if kinds.get(name) in (None, *_NUMBERS) else ""
+            for name, values in samples.items()
         }
-        is_comma = _find_separator(fitting.values())
-        doubts = {name: _choose_separator(types, is_comma) for name, types in fitting.items()}
-        for name, types in fitting.items():
-            if _DECIMAL in types and (doubt := _find_lost_form(name, samples[name])):
-                types.clear()
+        told = {name: self._list_told(name, kind) for name, kind in kinds.items()}
+        fitting = {
+            name: self._list_fitting(name, samples[name]) for name in names if name not in told
+        }
+        is_comma = _find_separator([*fitting.values(), *told.values()])
+        doubts = {
+            name: _choose_separator(forms, is_comma, may_be_thousands=self._has_semicolons)
+            for name, forms in fitting.items()
+        }
+        for name, forms in told.items():
+            # with whole numbers, thousands would be the only choice
+            is_fraction = is_comma is None and DECIMAL not in forms
+            doubts[name] = _choose_separator(forms, is_fraction or is_comma)
+            if not forms:
+                type = self._types[name.lower()]
+                doubts[name] = f"is a text: none of its values is of the type {type}"
+        for name, forms in fitting.items():
+            if DECIMAL in forms and (doubt := _find_lost_form(name, samples[name])):
+                forms.clear()
                 doubts[name] = doubt
         found = self._keep_true(fitting)
         doubts |= {
             name: self._describe_others(name, samples[name])
-            for name, types in found.items()
-            if not types and not doubts[name]
+            for name, forms in found.items()
+            if not forms and not doubts[name]
         }
+        found = {**found, **told}
         order = _find_order(found) if self._dates is None else self._dates
-        return [
-            _choose(name, found[name], order, doubts[name], is_set=bool(self._dates))
-            if name in found
-            else self._convert(name, self._types[name.lower()])
-            for name in names
+        return [self._choose(name, found[name], order, doubts[name]) for name in names]
+
+    def _list_fitting(self, name: str, sample: Sequence[str]) -> list[Form]:
+        if unit := self._units[name]:
+            sample = [re.sub(match_unit(unit), r"\1", it) for it in sample]
+        return [one for one in FORMS if sample and one.fits(sample)]
+
+    def _find_kind(self, name: str) -> str:
+        """Return the name in DuckDB of the type that the operator said a column has."""
+        type = self._types[name.lower()]
+        row: Any = self._connection.execute(f"SELECT typeof(CAST(NULL AS {type}))").fetchone()
+        return str(row[0]).partition("(")[0]
+
+    def _list_told(self, name: str, kind: str) -> list[Form]:
+        """Return the forms in which most texts of a column have the type that the operator said.
+
+        A column whose texts are none has no form.
+        """
+        type, text = self._types[name.lower()], self._text(name)
+        is_whole = _NUMBERS.get(kind, False)
+        kinds = next((them for them in (_NUMBERS, _DATES) if kind in them), ())
+        plain = make_plain(type, texts="[+-]?[0-9]+" if is_whole else "")
+        forms = [*(one for one in FORMS if one.type in kinds), plain]
+        values = [one.cast(text, type) for one in forms]
+        tests = [
+            f"{value} = {one.read(text)}" if is_whole else f"{value} IS NOT NULL"
+            for one, value in zip(forms, values, strict=True)
         ]
+        counts = ", ".join(f"count(*) FILTER ({test})" for test in tests)
+        row: Any = self._connection.execute(
+            f"SELECT count({text}), {counts} FROM {self._table}"
+        ).fetchone()
+        filled, *found = row
+        most = max(found)
+        return (
+            [one for one, count in zip(forms, found, strict=True) if count == most]
+            if (most or not filled)
+            else []
+        )
+
+    def _text(self, name: str) -> str:
+        """Return the SQL of the text of a column, without its unit."""
+        text = _trim(name)
+        if unit := self._units[name]:
+            text = f"regexp_replace({text}, {quote_text(match_unit(unit))}, '\\1')"
+        return text
 
     def _sample(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
         count = max(_SAMPLE_VALUES // max(len(names), 1), 50)
@@ -215,20 +177,21 @@ class ColumnTypes:
             for name, values in zip(names, columns, strict=True)
         }
 
-    def _keep_true(self, fitting: Mapping[str, list[_Type]]) -> Mapping[str, list[_Type]]:
+    def _keep_true(self, fitting: Mapping[str, list[Form]]) -> Mapping[str, list[Form]]:
         """Return the types that fit a sample and that all values have.
 
         The first one is enough, but for dates: another order may fit as well.
         """
-        true: dict[str, list[_Type]] = {name: [] for name in fitting}
+        true: dict[str, list[Form]] = {name: [] for name in fitting}
         waiting = {name: [*types] for name, types in fitting.items() if types}
         while waiting:
-            pairs: list[tuple[str, _Type]] = []
+            pairs: list[tuple[str, Form]] = []
             for name, types in waiting.items():
                 count = len(types) if types[0].order else 1
                 pairs += [(name, types.pop(0)) for _ in range(count)]
             tests = ", ".join(
-                f"bool_and({_test(one, name)} OR {_trim(name)} IS NULL)" for name, one in pairs
+                f"bool_and({one.test(self._text(name))} OR {_trim(name)} IS NULL)"
+                for name, one in pairs
             )
             row: Any = self._connection.execute(f"SELECT {tests} FROM {self._table}").fetchone()
             for (name, one), is_true in zip(pairs, row, strict=True):
@@ -240,48 +203,61 @@ class ColumnTypes:
     def _describe_others(self, name: str, values: Sequence[str]) -> str:
         """Return why a column is a text, if half of its values in a sample have another type."""
         values = values[:_MAJORITY]
-        numbers = [value for value in values if _WITH_SIGN.fullmatch(value)]
-        if len(numbers) * 2 > len(values) and any(map(_SIGN.search, numbers)):
+        numbers = [value for value in values if WITH_SIGN.fullmatch(value)]
+        if len(numbers) * 2 > len(values) and any(map(SIGN.search, numbers)):
             return "is a text: its numbers have signs or units, such as $, % or parentheses"
-        counts = Counter(one for one in _TYPES for value in values if one.pattern.fullmatch(value))
-        type, count = counts.most_common(1)[0] if counts else (_BOOLEAN, 0)
+        counts = Counter(one for one in FORMS for value in values if one.pattern.fullmatch(value))
+        form, count = counts.most_common(1)[0] if counts else (BOOLEAN, 0)
         if not count or count * 2 < len(values):
             return ""
-        condition = f"{_trim(name)} IS NOT NULL AND NOT ({_test(type, name)})"
+        condition = f"{_trim(name)} IS NOT NULL AND NOT ({form.test(_trim(name))})"
         row: Any = self._connection.execute(
             f"SELECT count(*) FILTER ({condition}), count({_trim(name)}) FROM {self._table}"
         ).fetchone()
         if row[0] == row[1]:
             return ""
-        return f"is a text: {row[0]:,} of its {row[1]:,} values are not of the type {type.name}"
+        return f"is a text: {row[0]:,} of its {row[1]:,} values are not of the type {form.type}"
 
-    def _convert(self, name: str, type: str) -> TypedColumn:
-        """Return a column with the type that the operator gave it."""
-        select = f"TRY_CAST({_trim(name)} AS {type})"
-        counted = f"count(*) FILTER ({_trim(name)} IS NOT NULL AND {select} IS NULL)"
-        row: Any = self._connection.execute(f"SELECT {counted} FROM {self._table}").fetchone()
-        note = f"{row[0]:,} values of {name!r} are no {type}: they are empty." if row[0] else ""
-        return TypedColumn(name=name, select=select, type=type, note=note)
+    def _choose(
+        self, name: str, forms: Sequence[Form], order: DateOrder | None, doubt: str
+    ) -> TypedColumn:
+        """Return a column in the first of its forms, or as texts."""
+        orders = {one.order for one in forms if one.order}
+        if len(orders) > 1 or "year-first" in orders:
+            if order is None:
+                other = "year" if "year-first" in orders else "month"
+                doubt = (
+                    f"is a text: its dates may begin with the day or the {other}; `dates: "
+                    "day-first` in the settings of the source says which"
+                )
+                forms = ()
+            else:
+                forms = [one for one in forms if one.order == order]
+                doubt = "" if self._dates else f"is read {order}, as other dates of the data set"
+        elif forms and "%y" in forms[0].sql:
+            doubt = f"has years of two digits, and is read {forms[0].order}"
+        notes = [f"{name!r} {doubt}."] if doubt else []
+        if not forms:
+            return TypedColumn(
+                name=name, select=f"nullif({quote_name(name)}, '')", note=" ".join(notes)
+            )
+        form, text, type = forms[0], self._text(name), forms[0].type
+        select = form.read(text)
+        if name.lower() in self._types:
+            type = self._types[name.lower()]
+            select = form.cast(text, type)
+            row: Any = self._connection.execute(
+                f"SELECT count({text}) - count({select}) FROM {self._table}"
+            ).fetchone()
+            if row[0]:
+                notes.append(f"{row[0]:,} values of {name!r} are no {type}: they are empty.")
+        if unit := self._units[name]:
+            notes.append(f"{name!r} is in {unit!r}.")
+        return TypedColumn(name=name, select=select, type=type, note=" ".join(notes))
 
 
 def _trim(name: str) -> str:
     return f"nullif(trim({quote_name(name)}), '')"
-
-
-def _apply(type: _Type, name: str) -> str:
-    return type.value.replace("$v", _trim(name))
-
-
-def _test(type: _Type, name: str) -> str:
-    """Return the SQL condition that a text of a column has a type."""
-    is_value = f"{_apply(type, name)} IS NOT NULL"
-    if not type.form:
-        return is_value
-    return f"regexp_full_match({_trim(name)}, {quote_text(type.form)}) AND {is_value}"
-
-
-def _fit(type: _Type, values: Sequence[str]) -> bool:
-    return all(map(type.pattern.fullmatch, values))
 
 
 def _find_lost_form(name: str, values: Sequence[str]) -> str:
@@ -289,35 +265,40 @@ def _find_lost_form(name: str, values: Sequence[str]) -> str:
 
     Versions have a name that says so, or both `1.1` and `1.10`.
     """
-    if any("E" in it for it in values) and all(map(_CODE.fullmatch, values)):
+    if any("E" in it for it in values) and all(map(CODE.fullmatch, values)):
         return "is a text: its values may be codes, of which 1E5 is not 100000"
-    if not all(map(_VERSION.fullmatch, values)):
+    if not all(map(VERSION.fullmatch, values)):
         return ""
     forms = {*values}
     lost = [it for it in forms if it.endswith("0") and "." in it]
-    if (lost and _VERSION_NAME.search(name)) or any(
+    if (lost and VERSION_NAME.search(name)) or any(
         it[:-1] in forms and it[-2] not in ".0" for it in lost
     ):
         return "is a text: its values may be versions, of which 1.10 is not 1.1"
     return ""
 
 
-def _find_separator(columns: Iterable[Sequence[_Type]]) -> bool | None:
+def _find_separator(columns: Iterable[Sequence[Form]]) -> bool | None:
     """Return whether fractions follow a comma, if the columns that show it agree."""
-    pairs = {(_POINT in types, _COMMA in types) for types in columns}
+    pairs = {(POINT in types, COMMA in types) for types in columns}
     certain = {is_comma for is_point, is_comma in pairs if is_point != is_comma}
     return certain.pop() if len(certain) == 1 else None
 
 
-def _choose_separator(types: list[_Type], is_comma: bool | None) -> str:
+def _choose_separator(
+    types: list[Form], is_comma: bool | None, *, may_be_thousands: bool = False
+) -> str:
     """Remove the types with the other separator; return what is not certain, as a sentence."""
-    if _INTEGER in types or not (_POINT in types and _COMMA in types):
+    if INTEGER in types or not (POINT in types and COMMA in types):
         return ""
-    has_points = _DECIMAL in types
-    if is_comma is None and not has_points:
+    has_points = DECIMAL in types
+    if is_comma is None and (may_be_thousands or not has_points):
         types.clear()
-        return "is a text: its commas may be those of thousands or of fractions"
-    other = (_DECIMAL, _POINT) if is_comma else (_COMMA,)
+        return (
+            f"is a text: its {'points' if has_points else 'commas'} may be those of thousands or "
+            "of fractions; `columns` in the settings of the source says which: BIGINT or DOUBLE"
+        )
+    other = (DECIMAL, POINT) if is_comma else (COMMA,)
     types[:] = [one for one in types if one not in other]
     if is_comma is None:
         return "has points, which are read as those of fractions, not of thousands"
@@ -326,35 +307,11 @@ def _choose_separator(types: list[_Type], is_comma: bool | None) -> str:
     return f"has commas, which are read as those of {'fractions' if is_comma else 'thousands'}"
 
 
-def _find_order(columns: Mapping[str, Sequence[_Type]]) -> DateOrder | None:
+def _find_order(columns: Mapping[str, Sequence[Form]]) -> DateOrder | None:
     """Return the order of day and month in the columns that have only one, if they agree."""
     found: set[DateOrder] = set()
     for types in columns.values():
         orders = {one.order for one in types if one.order}
-        if len(orders - {"year-first"}) == len(orders) == 1 and "[.]" not in types[0].form:
+        if len(orders - {"year-first"}) == len(orders) == 1 and "[.]" not in types[0].texts:
             found |= cast("set[DateOrder]", orders)
     return found.pop() if len(found) == 1 else None
-
-
-def _choose(
-    name: str, types: Sequence[_Type], order: DateOrder | None, doubt: str, *, is_set: bool
-) -> TypedColumn:
-    """Return a column with the first of its types, or as texts."""
-    orders = {one.order for one in types if one.order}
-    if len(orders) > 1 or "year-first" in orders:
-        if order is None:
-            other = "year" if "year-first" in orders else "month"
-            doubt = (
-                f"is a text: its dates may begin with the day or the {other}; `dates: day-first` "
-                "in the settings of the source says which"
-            )
-            types = ()
-        else:
-            types = [one for one in types if one.order == order]
-            doubt = "" if is_set else f"is read {order}, as other dates of the data set"
-    elif types and "%y" in types[0].value:
-        doubt = f"has years of two digits, and is read {types[0].order}"
-    note = f"{name!r} {doubt}." if doubt else ""
-    if not types:
-        return TypedColumn(name=name, select=f"nullif({quote_name(name)}, '')", note=note)
-    return TypedColumn(name=name, select=_apply(types[0], name), type=types[0].name, note=note)

@@ -4,8 +4,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, starmap
-from math import isclose
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,10 @@ import duckdb
 from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
-from copilot_runtime.extensions.analyst.engine.csv.columns import (
-    ColumnTypes,
-    DateOrder,
-    TypedColumn,
-)
+from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, TypedColumn
+from copilot_runtime.extensions.analyst.engine.csv.forms import DateOrder
 from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
+from copilot_runtime.extensions.analyst.engine.csv.totals import Totals, is_sum
 from copilot_runtime.extensions.analyst.engine.csv.values import (
     Kind,
     count_spaces,
@@ -35,30 +32,6 @@ _MISSING = "\x01"
 """What stands for a value that a line does not have; no text is this."""
 
 _MOST_NOTES = 12
-_NUMBERS = ("BIGINT", "DOUBLE")
-
-_LABELS = 3
-"""Columns of which the first value may be the label of a line."""
-_TOTALS = (
-    *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
-    *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
-    *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
-    *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
-    *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
-    *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
-)
-"""Labels of lines that add up others."""
-_SUMS = (
-    *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
-    *("gesamt", "итого", "合计", "总计", "合計", "小計", "kontostand", "saldo", "endsaldo"),
-    *("anfangssaldo", "schlusssaldo", "solde", "balance", "opening balance", "closing balance"),
-    *("saldo inicial", "saldo final", "残高"),
-)
-"""The beginnings of labels of lines that may add up others."""
-_SUM_PATTERN = (
-    rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
-    r"|\s(total|subtotal|gesamt|summe|insgesamt|totaal|razem|итого|всего)$|[计計]$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +58,7 @@ class CsvFiles:
         self._folder = folder
         self._options = options
         self._notes: list[str] = []
-        self._totals: list[str] = []
+        self._totals = Totals(connection, self._notes)
         self._empty: list[str] = []
         self._has_spaces = False
         """`True` if values may have spaces around them."""
@@ -114,18 +87,24 @@ class CsvFiles:
                 self._connection.execute(f"DROP TABLE {part}")
         cursor = self._connection.execute(f"FROM {texts} LIMIT 0")
         names = [str(item[0]) for item in cursor.description or ()]
-        types = ColumnTypes(self._connection, texts, self._options.columns, self._options.dates)
-        columns = types.find(names)
+        has_semicolons = any(layout.delimiter == ";" for layout, _ in pairs)
+
+        def find_types(table: str) -> Sequence[TypedColumn]:
+            types, dates = self._options.columns, self._options.dates
+            found = ColumnTypes(
+                self._connection, table, types, dates, has_semicolons=has_semicolons
+            )
+            return found.find(names)
+
+        self._totals.leave_out(texts, names, find_types)
+        columns = find_types(texts)
         selected = ", ".join(f"{one.select} AS {quote_name(one.name)}" for one in columns)
         self._connection.execute(
             f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT {selected} FROM {texts}"
         )
         self._connection.execute(f"DROP TABLE {texts}")
-        self._note_sum(quote_name(name), columns)
-        if self._totals:
-            words = ", ".join(map(quote_text, dict.fromkeys(self._totals)))
-            label = _write_label([quote_name(name) for name in names])
-            self.totals = f"coalesce({label}, '') NOT IN ({words})"
+        self._totals.find_last(quote_name(name), columns)
+        self.totals = self._totals.describe(names)
         self._notes += [one.note for one in columns if one.note]
         texts = columns if self._has_spaces else ()
         plain = [one.name for one in texts if one.type == "VARCHAR"]
@@ -142,32 +121,6 @@ class CsvFiles:
             *self._notes[:_MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
-
-    def _note_sum(self, table: str, columns: Sequence[TypedColumn]) -> None:
-        """Say if the last line has no label, and its numbers are the sums of those above."""
-        names = [quote_name(one.name) for one in columns]
-        numbers = [quote_name(one.name) for one in columns if one.type in _NUMBERS]
-        labels = [name for name in names if name not in numbers] or names[:1]
-        last = self._count(table, "true") - 1
-        if not numbers or len(names) < 2 or last < 2:
-            return
-        values, is_bare = ", ".join(numbers), " AND ".join(f"{name} IS NULL" for name in labels)
-        cells: Any = self._connection.execute(
-            f"SELECT {values} FROM {table} WHERE rowid = {last} AND {is_bare}"
-        ).fetchone()
-        sums = ", ".join(f"sum({name})" for name in numbers)
-        added: Any = (
-            cells
-            and self._connection.execute(
-                f"SELECT {sums} FROM {table} WHERE rowid < {last}"
-            ).fetchone()
-        )
-        pairs = [it for it in zip(cells or (), added or (), strict=True) if it[0] is not None]
-        if any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
-            self._notes.append(
-                "The last line has no label, and its numbers add up those above: leave it out of "
-                "sums."
-            )
 
     def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
@@ -271,7 +224,7 @@ class CsvFiles:
         if alone:
             self._notes.append(f"{_lines(alone)} a value in the first column alone.")
         if width > 1:
-            self._note_totals(part, _write_label(columns))
+            self._totals.find(part, columns)
             self._note_gaps(part, layout, columns)
         unnamed = [
             _column(layout, at) for at in range(width) if at >= named or at in layout.unnamed
@@ -280,24 +233,6 @@ class CsvFiles:
             if not self._count(part, f"{name} <> ''"):
                 self._connection.execute(f"ALTER TABLE {part} DROP COLUMN {name}")
 
-    def _note_totals(self, part: str, label: str) -> None:
-        """Note lines whose first value says that they add up others."""
-        found: list[tuple[str, int]] = self._connection.execute(
-            f"SELECT {label}, count(*) FROM {part} WHERE regexp_matches({label}, "
-            f"{quote_text(_SUM_PATTERN)}) GROUP BY 1 ORDER BY 1"
-        ).fetchall()
-        totals = {word: count for word, count in found if word.lower() in _TOTALS}
-        others = {word: count for word, count in found if word not in totals}
-        if totals:
-            words = ", ".join(f"'{word}'" for word in totals)
-            count = sum(totals.values())
-            self._notes.append(f"Lines that begin with {words}: {count:,}. Leave them out of sums.")
-            self._totals += totals
-        if others:
-            words = ", ".join(f"'{word}'" for word in [*others][:_LABELS])
-            count = sum(others.values())
-            self._notes.append(f"Lines may add up others, such as {words}: {count:,}.")
-
     def _note_gaps(self, part: str, layout: Layout, columns: Sequence[str]) -> None:
         """Note a first column whose values may count for the lines below them, too."""
         is_gap = f"coalesce({columns[0]}, '') = ''"
@@ -305,8 +240,7 @@ class CsvFiles:
         gaps, rows = self._count(part, is_gap), self._count(part, "true")
         if not first or not first[0] or gaps * 3 <= rows:
             return
-        is_sum = f"regexp_matches({_write_label(columns)}, {quote_text(_SUM_PATTERN)})"
-        gaps -= self._count(part, f"{is_gap} AND {is_sum}")
+        gaps -= self._count(part, f"{is_gap} AND {is_sum(columns)}")
         if gaps * 3 > rows:
             self._notes.append(
                 f"{layout.names[0]!r} is empty in {gaps:,} of {rows:,} lines: the value above may "
@@ -316,10 +250,6 @@ class CsvFiles:
     def _count(self, part: str, condition: str) -> int:
         row: Any = self._connection.execute(f"SELECT count(*) FROM {part} WHERE {condition}")
         return int(row.fetchone()[0])
-
-
-def _is_sum(cell: float, added: float | None) -> bool:
-    return added is not None and isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
 
 
 def _read_layout(file: TextFile) -> Layout:
@@ -368,12 +298,6 @@ def _column(layout: Layout, at: int) -> str:
     while name in used:
         name += "_"
     return quote_name(name)
-
-
-def _write_label(names: Sequence[str]) -> str:
-    """Return the SQL of the first value of a line, without the colon behind it."""
-    texts = ", ".join(f"nullif(trim(CAST({name} AS VARCHAR)), '')" for name in names[:_LABELS])
-    return f"trim(coalesce({texts}), ' :')"
 
 
 def _lines(count: int, one: str = "has", many: str = "have") -> str:

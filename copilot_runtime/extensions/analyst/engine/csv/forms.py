@@ -1,0 +1,177 @@
+"""The forms in which the texts of a file stand for values: of each type, with its unit."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from copilot_runtime.extensions.analyst.engine.datasets import quote_text
+
+DateOrder = Literal["day-first", "month-first"]
+Order = Literal[DateOrder, "year-first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How texts stand for values of a type in DuckDB."""
+
+    type: str
+    pattern: re.Pattern[str]
+    """A pattern of the values of a sample."""
+    sql: str
+    """SQL that returns the value of the text `$v`, or NULL for most others."""
+    texts: str = ""
+    """A regular expression of the texts that have the form, where DuckDB reads more."""
+    order: Order | None = None
+
+    def read(self, text: str) -> str:
+        """Return the SQL of the value of a text, which is SQL itself."""
+        return self.sql.replace("$v", text)
+
+    def test(self, text: str) -> str:
+        """Return the SQL condition that a text has the form."""
+        is_value = f"{self.read(text)} IS NOT NULL"
+        if not self.texts:
+            return is_value
+        return f"regexp_full_match({text}, {quote_text(self.texts)}) AND {is_value}"
+
+    def cast(self, text: str, type: str) -> str:
+        """Return the SQL of the value of a text as another type; NULL without the form."""
+        value = self.read(text)
+        if self.texts:
+            value = f"CASE WHEN {self.test(text)} THEN {value} END"
+        return f"TRY_CAST({value} AS {type})"
+
+    def fits(self, values: Sequence[str]) -> bool:
+        """Return whether all values of a sample have the form."""
+        return all(map(self.pattern.fullmatch, values))
+
+
+def make_plain(type: str, pattern: str = ".*", texts: str = "") -> Form:
+    """Return the form that DuckDB itself reads."""
+    return Form(type, re.compile(pattern), f"TRY_CAST($v AS {type})", texts)
+
+
+BOOLEAN = make_plain("BOOLEAN", "(?i:true|false)")
+# digits after a zero are a code, such as that of a place
+_DIGITS = "[+-]?(?:0|[1-9][0-9]{0,18})"
+INTEGER = Form("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGITS)
+# a number of 16 digits and more would lose some
+_WHOLE = "(?:0|[1-9][0-9]{0,14})"
+_EXPONENT = "(?:[eE][+-]?[0-9]{1,3})?"
+_FRACTION = (
+    rf"[+-]?(?:{_WHOLE}(?:\.[0-9]*)?|\.[0-9]+){_EXPONENT}"
+    "|[+-]?(?i:nan|inf(?:inity)?)"
+)
+CODE = re.compile(f"{_WHOLE}(?:E[0-9]{{1,3}})?")
+"""A part number such as `1E5`, or a number that programs do not write so."""
+DECIMAL = Form("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION)
+
+
+def _group_digits(group: str, point: str) -> Form:
+    """Return numbers with groups of three digits, such as `1,234.50`."""
+    groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
+    text = f"[+-]?(?:{groups}|{_WHOLE})(?:[{point}][0-9]+{_EXPONENT})?"
+    bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
+    number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
+    return Form("DOUBLE", re.compile(text), number, text)
+
+
+POINT = _group_digits(",", ".")
+COMMA = _group_digits(".", ",")
+VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
+VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
+WITH_SIGN = re.compile(
+    r"(?:[A-Z]{3} |[^\w\s.:#]\s?){0,2}\d[\d.,' ]*(?:\s?[^\w\s.,:]| [A-Za-z\u00b5]{1,4}){0,2}"
+)
+"""A number, also with a currency or unit, in parentheses, or with its sign behind it."""
+SIGN = re.compile("[^\\d.,' +-]|[+-]$")
+_SPACES = " \u00a0\u202f"
+
+
+def _dates() -> Iterator[Form]:
+    orders: Sequence[tuple[DateOrder, str, str]] = (
+        ("day-first", "%d", "%m"),
+        ("month-first", "%m", "%d"),
+    )
+    for order, first, second in orders:
+        for mark, digits, year in (("/", 4, "%Y"), (".", 4, "%Y"), ("-", 4, "%Y"), ("/", 2, "%y")):
+            text = f"[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{{digits}}}"
+            yield from _times(order, f"{first}{mark}{second}{mark}{year}", text)
+    # with two digits each, unlike versions
+    yield from _times("day-first", "%d.%m.%y", "[0-9]{2}[.][0-9]{2}[.][0-9]{2}")
+    # only a doubt: years that are no months might be days as well
+    yield from _times("year-first", "%y/%m/%d", "(?:1[3-9]|[2-9][0-9])/[0-9]{2}/[0-9]{2}")
+    for format, text in (
+        ("%d %b %Y", "[0-9]{1,2} [A-Za-z]{3} [0-9]{4}"),
+        ("%d-%b-%Y", "[0-9]{1,2}-[A-Za-z]{3}-[0-9]{4}"),
+        ("%d/%b/%y", "[0-9]{1,2}/[A-Za-z]{3}/[0-9]{2}"),
+        ("%d %B %Y", "[0-9]{1,2} [A-Za-z]{4,} [0-9]{4}"),
+        ("%b %d, %Y", "[A-Za-z]{3} [0-9]{1,2}, [0-9]{4}"),
+        ("%B %d, %Y", "[A-Za-z]{4,} [0-9]{1,2}, [0-9]{4}"),
+        ("%Y\u5e74%m\u6708%d\u65e5", "[0-9]{4}\u5e74[0-9]{1,2}\u6708[0-9]{1,2}\u65e5"),
+    ):
+        yield from _times(None, format, text)
+
+
+def _times(order: Order | None, format: str, text: str) -> Iterator[Form]:
+    """Yield a date alone, and with the forms of a time of day."""
+    for name, time, more in (
+        ("DATE", "", ""),
+        ("TIMESTAMP", " %H:%M", " [0-9]{1,2}:[0-9]{2}"),
+        ("TIMESTAMP", " %H:%M:%S", " [0-9]{1,2}:[0-9]{2}:[0-9]{2}"),
+        ("TIMESTAMP", " %I:%M %p", " [0-9]{1,2}:[0-9]{2} [AaPp][Mm]"),
+        ("TIMESTAMP", " %I:%M:%S %p", " [0-9]{1,2}:[0-9]{2}:[0-9]{2} [AaPp][Mm]"),
+    ):
+        value = f"TRY_STRPTIME($v, {quote_text(format + time)})::{name}"
+        yield Form(name, re.compile(text + more), value, text + more, order)
+
+
+_DAY = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}"
+_TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
+
+_WIDE = "".join(map(chr, (*range(0xFF10, 0xFF1A), 0xFF0E, 0xFF0D, 0xFF0B)))
+_WIDE_FORM = (
+    "[-+\uff0d\uff0b]?(?:[0\uff10]|[1-9\uff11-\uff19][0-9\uff10-\uff19]{0,14})(?:[,\uff0c][0-9\uff10-\uff19]{3})*"
+    "(?:[.\uff0e][0-9\uff10-\uff19]+)?"
+)
+_WIDE_DIGITS = Form(
+    "DOUBLE",
+    re.compile(_WIDE_FORM),
+    f"TRY_CAST(translate(replace(replace($v, ',', ''), '\uff0c', ''), '{_WIDE}', '0123456789.-+') "
+    "AS DOUBLE)",
+    _WIDE_FORM,
+)
+"""Numbers with digits of the width of Chinese characters."""
+
+FORMS = (
+    *(BOOLEAN, INTEGER, DECIMAL, POINT, COMMA),
+    *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
+    make_plain("DATE", _DAY),
+    make_plain("TIMESTAMP", f"{_DAY}(?:[T ]{_TIME})?"),
+    make_plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
+    make_plain("TIME", _TIME),
+    *_dates(),
+    _WIDE_DIGITS,
+)
+"""In this order: the first that all values have is the form of a column."""
+
+_CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|RON|TRY|BRL|CAD|AUD|ZAR|KRW"
+_SYMBOLS = "[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba]"
+_UNIT = re.compile(
+    rf"[+-]?({_SYMBOLS}|(?:{_CODES})(?=[{_SPACES}]))[{_SPACES}]?[+-]?[\d.].*"
+    rf"|[+-]?[\d.].*?({_SYMBOLS}|[%\u2030]|(?<=[{_SPACES}])(?:{_CODES}))"
+)
+"""A number with a currency before or behind it, or with a percent sign."""
+
+
+def find_unit(values: Sequence[str]) -> str:
+    """Return the only unit that numbers of a sample have, or an empty string."""
+    units = {match[1] or match[2] for it in values if (match := _UNIT.fullmatch(it))}
+    return units.pop() if len(units) == 1 else ""
+
+
+def match_unit(unit: str) -> str:
+    """Return a regular expression of a unit; what stands in its group is the number's sign."""
+    unit = re.escape(unit)
+    return rf"^([+-]?){unit}[{_SPACES}]?|[{_SPACES}]?{unit}$"

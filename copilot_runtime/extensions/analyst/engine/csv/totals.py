@@ -1,0 +1,152 @@
+"""The lines of a table that add up others, by their labels or by their numbers."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import starmap
+from math import isclose
+from typing import Any
+
+import duckdb
+
+from copilot_runtime.extensions.analyst.engine.csv.columns import TypedColumn
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+
+_NUMBERS = ("BIGINT", "DOUBLE")
+
+_LABELS = 3
+"""Columns of which the first value may be the label of a line."""
+_TOTALS = (
+    *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
+    *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
+    *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
+    *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
+    *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
+    *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
+)
+"""Labels of lines that add up others."""
+_SUMS = (
+    *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
+    *("gesamt", "итого", "合计", "总计", "合計", "小計", "kontostand", "saldo", "endsaldo"),
+    *("anfangssaldo", "schlusssaldo", "solde", "balance", "opening balance", "closing balance"),
+    *("saldo inicial", "saldo final", "残高"),
+)
+"""The beginnings of labels of lines that may add up others."""
+_SUM_PATTERN = (
+    rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
+    r"|\s(total|subtotal|gesamt|summe|insgesamt|totaal|razem|итого|всего)$|[计計]$"
+)
+
+
+class Totals:
+    """Finds the lines that add up others, and says so in `notes`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, notes: list[str]) -> None:
+        self._connection = connection
+        self._notes = notes
+        self._found = Counter[str]()
+        """Label → number of lines with it."""
+
+    def find(self, part: str, columns: Sequence[str]) -> None:
+        """Find the lines of a part of the texts whose first value says that they add up others."""
+        label = write_label(columns)
+        found: list[tuple[str, int]] = self._connection.execute(
+            f"SELECT {label}, count(*) FROM {part} WHERE {is_sum(columns)} GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        self._found.update({word: count for word, count in found if word.lower() in _TOTALS})
+        others = {word: count for word, count in found if word not in self._found}
+        if others:
+            words, count = _join_words([*others][:_LABELS]), sum(others.values())
+            self._notes.append(f"Lines may add up others, such as {words}: {count:,}.")
+
+    def leave_out(
+        self,
+        texts: str,
+        names: Sequence[str],
+        find_types: Callable[[str], Sequence[TypedColumn]],
+    ) -> None:
+        """Leave out the lines whose labels stand in a column of dates or of numbers.
+
+        It would be one of texts because of them. `find_types` returns the columns of a table.
+        """
+        if not self._found:
+            return
+        words = _list(self._found)
+        labels = [quote_name(name) for name in names[:_LABELS]]
+        is_total = f"coalesce({write_label(labels)}, '') IN ({words})"
+        columns = find_types(f"(FROM {texts} WHERE NOT {is_total})")
+        for label, column in zip(labels, columns, strict=False):
+            if column.type == "VARCHAR":
+                continue
+            word = f"trim({label}, ' :')"
+            is_here = f"{is_total} AND {word} IN ({words})"
+            here: list[tuple[str, int]] = self._connection.execute(
+                f"SELECT {word}, count(*) FROM {texts} WHERE {is_here} GROUP BY 1 ORDER BY 1"
+            ).fetchall()
+            if counts := Counter(dict(here)):
+                self._connection.execute(f"DELETE FROM {texts} WHERE {is_here}")
+                self._found -= counts
+                self._notes.append(
+                    f"Lines that begin with {_join_words(counts)} are left out, as "
+                    f"{column.name!r} is a {column.type}: {counts.total():,}."
+                )
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the SQL of the rows that add up no others; an empty string if all are such."""
+        if not self._found:
+            return ""
+        self._notes.append(
+            f"Lines that begin with {_join_words(self._found)}: {self._found.total():,}. "
+            "Leave them out of sums."
+        )
+        label = write_label([quote_name(name) for name in names])
+        return f"coalesce({label}, '') NOT IN ({_list(self._found)})"
+
+    def find_last(self, table: str, columns: Sequence[TypedColumn]) -> None:
+        """Say if the last line has no label, and its numbers are the sums of those above."""
+        names = [quote_name(one.name) for one in columns]
+        numbers = [quote_name(one.name) for one in columns if one.type in _NUMBERS]
+        labels = [name for name in names if name not in numbers] or names[:1]
+        rows: Any = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        last = int(rows[0]) - 1
+        if not numbers or len(names) < 2 or last < 2:
+            return
+        values, is_bare = ", ".join(numbers), " AND ".join(f"{name} IS NULL" for name in labels)
+        cells: Any = self._connection.execute(
+            f"SELECT {values} FROM {table} WHERE rowid = {last} AND {is_bare}"
+        ).fetchone()
+        sums = ", ".join(f"sum({name})" for name in numbers)
+        added: Any = (
+            cells
+            and self._connection.execute(
+                f"SELECT {sums} FROM {table} WHERE rowid < {last}"
+            ).fetchone()
+        )
+        pairs = [it for it in zip(cells or (), added or (), strict=True) if it[0] is not None]
+        if any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
+            self._notes.append(
+                "The last line has no label, and its numbers add up those above: leave it out of "
+                "sums."
+            )
+
+
+def is_sum(columns: Sequence[str]) -> str:
+    """Return the SQL condition that the first value of a line says that it adds up others."""
+    return f"regexp_matches({write_label(columns)}, {quote_text(_SUM_PATTERN)})"
+
+
+def write_label(names: Sequence[str]) -> str:
+    """Return the SQL of the first value of a line, without the colon behind it."""
+    texts = ", ".join(f"nullif(trim(CAST({name} AS VARCHAR)), '')" for name in names[:_LABELS])
+    return f"trim(coalesce({texts}), ' :')"
+
+
+def _is_sum(cell: float, added: float | None) -> bool:
+    return added is not None and isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(map(quote_text, words))
+
+
+def _join_words(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words)

@@ -175,6 +175,13 @@ def test_statistics_are_tables_by_agent_model_and_tool(run: Run) -> None:
     assert json.loads(run("stats", "--json", "--errors", "--slower", "1s").stdout)["traces"] == 1
 
 
+def test_a_run_that_waits_for_a_person_has_asked_a_question(run: Run, store: str) -> None:
+    asked = agent("planner", id="1", trace=B, start=60, seconds=5, RUN_OUTCOME="interrupted")
+    StoreSource(store).add_spans([asked])
+    assert "asked a question" in run("list").stdout
+    assert '"outcome": "interrupted"' in run("list", "--json").stdout
+
+
 def test_costs_for_which_there_are_no_prices_name_the_extra_with_them_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

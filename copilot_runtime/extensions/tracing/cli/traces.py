@@ -558,6 +558,8 @@ def _list_spans(value: Any) -> Iterable[Any]:
 
 def _describe_end(trace: Mapping[str, Any]) -> str:
     outcome = trace["outcome"] or ("failed" if trace["errors"] else "")
+    if outcome == "interrupted":
+        outcome = "asked a question"
     return f"{outcome} ({trace['error_type']})" if trace["error_type"] else outcome
 
 

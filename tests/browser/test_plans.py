@@ -144,7 +144,7 @@ async def test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered(
         await expect(row(page, "Compare the fares")).to_contain_text("✓ checked")
         await expect(page.locator("#progress-text")).to_contain_text("5 of 7 tasks")
         await expect(page.locator("#facts")).to_contain_text(
-            re.compile(r"cost\s*\$0\.02 of \$0\.50")
+            re.compile(r"cost\s*\$0\.02 of \$0\.50, planning included")
         )
         await row(page, "Write to the guests").click()
         await expect(page.locator("#words")).to_have_text(

@@ -226,7 +226,7 @@ async def test_a_plan_leads_to_the_one_trace_that_has_its_work(browser: Browser)
         await page.locator(".run a").click()
 
         await expect(page.locator(".row", has_text="invoke_agent")).not_to_have_count(1)
-        await expect(page.locator("#facts")).to_contain_text("interrupted by a question")
+        await expect(page.locator("#facts")).to_contain_text("asked a question")
 
 
 async def test_an_answer_of_long_ago_has_no_trace_any_more(browser: Browser) -> None:

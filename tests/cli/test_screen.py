@@ -1,4 +1,4 @@
-"""A terminal shows bold text and links that it can open; a pipe gets Markdown."""
+"""A terminal shows bold text and links that it can open; a pipe gets Markdown. Code is left."""
 
 import sys
 
@@ -8,7 +8,8 @@ from copilot_runtime.api.events import TextMessageContent, TextMessageEnd
 from copilot_runtime.cli.screen import Screen
 from tests.in_one_test import in_one_test
 
-TEXT = "The **best** is *x* in [A](/graphql/a). 2**3 and 4**5\n* a **b\n[c](http://d) **"
+CODE = "Use `[a](/b) **c**` or ``[`](/d)``:\n```js\nf[0](/x/) // **no**\n```\n"
+TEXT = f"{CODE}The **best** is *x* in [A](/graphql/a). 2**3 and 4**5\n* a **b\n[c](http://d) **"
 LINKS = TEXT.replace("(/graphql", "(http://127.0.0.1:8000/graphql")
 
 
@@ -17,7 +18,7 @@ LINKS = TEXT.replace("(/graphql", "(http://127.0.0.1:8000/graphql")
     ("is_terminal", "text"),
     [(True, LINKS.replace("**best**", "\x1b[1mbest\x1b[22m")), (False, LINKS)],
 )
-def test_bold_text_and_links_are_found_in_chunks_of_any_size(
+def test_bold_text_and_links_are_found_in_chunks_of_any_size_but_not_in_code(
     is_terminal: bool,
     text: str,
     size: int,

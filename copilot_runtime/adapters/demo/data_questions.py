@@ -54,25 +54,37 @@ def _list_tables(text: str, tables: Sequence[Table]) -> Sequence[Table]:
 def refuse_question(text: str, tables: Sequence[Table]) -> str:
     """Return the demo model's answer to a question about tables that it does not understand."""
     named = {word for table in tables for name in table.list_names() for word in stem(name)}
-    unknown = min(
-        (_plan(text, each)[1] for each in _list_tables(text, tables)),
-        key=lambda words: (len(words), sum(stem(word)[0] in named for word in words)),
+    table, unknown = min(
+        ((each, _plan(text, each)[1]) for each in _list_tables(text, tables)),
+        key=lambda one: (len(one[1]), sum(stem(word)[0] in named for word in one[1])),
     )  # a word that another table has is not the reason
     words = ", ".join(f"“{word}”" for word in unknown[:5])
-    chosen = [table for table in tables if not table.is_other]
-    stems = [stem(word) for word in unknown]
-    texts = [
-        f" '{column.name}' {column.note or 'is a text, which I cannot add up'}."
-        for table in chosen
-        for column in table.columns
-        if column.type == "VARCHAR" and any(map(column.match, stems))
-    ]
+    chosen = [each for each in tables if not each.is_other]
     return (
-        f"I do not understand {f'{words} here' if words else 'that'}.{''.join(texts[:1])} "
+        f"I do not understand {f'{words} here' if words else 'that'}."
+        f"{_explain_words(unknown, table, chosen)} "
         "I can count, add up and average the columns of your data, by month or by group, with "
         "questions such as:\n\n"
         f"{suggest_questions(chosen)}"
     )
+
+
+def _explain_words(words: Sequence[str], table: Table, others: Sequence[Table]) -> str:
+    """Return a sentence about a column that one of the words names, or an empty string."""
+    stems = [stem(word)[0] for word in words]
+    parts = [stems[at:] for at in range(len(stems))]
+    own = [column for column in table.columns if any(map(column.match, parts))]
+    for column in own:
+        if column.type == "VARCHAR":
+            return f" '{column.name}' {column.note or 'is a text, which I cannot add up'}."
+    for other in () if own else others:
+        for column in other.columns:
+            if any(column.match(part) > 1 for part in parts):
+                return (
+                    f" '{column.name}' is a column of {other.name}, which I cannot join with "
+                    f"{table.name}; for a real model, set `OPENAI_API_KEY`."
+                )
+    return ""
 
 
 def suggest_questions(tables: Sequence[Table]) -> str:

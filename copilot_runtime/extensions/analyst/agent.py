@@ -34,7 +34,8 @@ from copilot_runtime.extensions.analyst.question import (
     guard_question,
     read_question,
 )
-from copilot_runtime.extensions.analyst.session import Session
+from copilot_runtime.extensions.analyst.results import Findings
+from copilot_runtime.extensions.analyst.session import Session, ThoughtType
 from copilot_runtime.extensions.analyst.spans import (
     describe_request,
     record_output_check,
@@ -372,15 +373,17 @@ class _Answer:
             question = find_clarification(self.texts.last)
             events += [] if question is None else view.show_question(question)
         events += view.show_answer(session.findings)
-        work.thoughts.emit("success", _summarize(session))
+        work.thoughts.emit(*_summarize(session.findings))
         return [*events, *work.collect(), *view.finish("done")]
 
 
-def _summarize(session: Session) -> str:
-    found = session.findings
+def _summarize(found: Findings) -> tuple[ThoughtType, str]:
+    """Return the last thought: without data, an answer may be a refusal or a question."""
     parts = {"table": len(found.tables), "chart": len(found.charts), "file": len(found.downloads)}
     words = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in parts.items() if count]
-    return f"Answered with {', '.join(words)}." if words else "Answered."
+    if words:
+        return "success", f"Answered with {', '.join(words)}."
+    return ("success", "Answered.") if found.lineage else ("reflection", "Replied without data.")
 
 
 def _say(text: str) -> Sequence[Event]:

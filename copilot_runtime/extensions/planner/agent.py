@@ -17,6 +17,7 @@ from copilot_runtime.agents.instructions import (
 )
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.budget import Budget, Cost
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -36,7 +37,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput, find_budget
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsontext import join_pieces
 from copilot_runtime.base.jsonvalue import (
@@ -183,16 +184,22 @@ class PlannerAgent(InstructedAgent):
             yield self._draw(last_plan, run)
             yield _show(last_plan)
         request = await self._build_request(run, last_plan)
+        costs: list[Cost] = []
+
+        async def record(cost: Cost) -> None:
+            costs.append(cost)
+
+        budget = Budget(parent=run.budget or find_budget(), record=record)
         for attempt in range(1, _ATTEMPTS + 1):
             calls: list[ActionExecutionMessage] = []
             cut: set[str] = set()
-            async with aclosing(self._write_plan(request, run, calls, cut)) as events:
+            async with aclosing(self._write_plan(request, run, budget, calls, cut)) as events:
                 async for event in events:
                     yield event
             if not calls:
                 return
             try:
-                plan_id = await self._take_call(run, calls, cut, last_plan)
+                plan_id = await self._take_call(run, calls, cut, last_plan, costs)
             except PlanRejected as error:
                 if attempt == _ATTEMPTS:
                     raise
@@ -209,6 +216,7 @@ class PlannerAgent(InstructedAgent):
         calls: Sequence[ActionExecutionMessage],
         cut: set[str],
         last_plan: Plan | None,
+        costs: Sequence[Cost],
     ) -> str:
         """Carry out the model's tool call, and return the id of the plan. Raises `PlanRejected`."""
         call = calls[0]
@@ -225,7 +233,7 @@ class PlannerAgent(InstructedAgent):
             self.requests.add(last_plan.id, run)
             await self.engine.retry(last_plan.id)
             return last_plan.id
-        created, plan_id = self._create(run, call), new_id()
+        created, plan_id = self._create(run, call, costs), new_id()
         self.requests.add(plan_id, run)
         try:
             await self.engine.submit(created, plan_id=plan_id)
@@ -251,12 +259,13 @@ class PlannerAgent(InstructedAgent):
         self,
         request: ChatRequest,
         run: RunInput,
+        budget: Budget,
         calls: list[ActionExecutionMessage],
         cut: set[str],
     ) -> Events:
         """Yield the model's events, and append its calls to `calls`, cut off ones also to `cut`."""
         span = start_plan_span(run.span, run.agent_name)
-        stream = stream_chat(self.adapter, request, span, agent=run.span, budget=run.budget)
+        stream = stream_chat(self.adapter, request, span, agent=run.span, budget=budget)
         try:
             async with aclosing(_read_plan(stream, calls, cut)) as events:
                 async for event in events:
@@ -267,7 +276,9 @@ class PlannerAgent(InstructedAgent):
         finally:
             span.end()
 
-    def _create(self, run: RunInput, call: ActionExecutionMessage) -> PlanCreated:
+    def _create(
+        self, run: RunInput, call: ActionExecutionMessage, costs: Sequence[Cost]
+    ) -> PlanCreated:
         """Parse the plan in the arguments of a tool call. Raises `PlanRejected`."""
         if call.name != CREATE_PLAN:
             raise PlanRejected(f"There is no {call.name[:100]!r} here. Call {CREATE_PLAN}.")
@@ -288,6 +299,9 @@ class PlannerAgent(InstructedAgent):
             run_id=run.run_id,
             user=run.user,
             agent=run.agent_name,
+            requests=len(costs),
+            tokens=sum(cost.tokens for cost in costs),
+            dollars=sum(cost.dollars for cost in costs),
         )
 
     async def _follow(

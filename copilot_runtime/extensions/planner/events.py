@@ -51,6 +51,10 @@ class PlanCreated:
     """The span in which the plan was created, as W3C Trace Context; all of the plan is traced
     there.
     """
+    requests: int = 0
+    """Requests to the model that wrote the plan; `tokens` and `dollars` are theirs."""
+    tokens: int = 0
+    dollars: float = 0.0
     type: Literal["plan_created"] = "plan_created"
 
 

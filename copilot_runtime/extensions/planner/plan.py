@@ -74,7 +74,7 @@ class TaskState:
     attempts: int = 0
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     requests: int = 0
-    """Requests to models, those of its subtasks included."""
+    """Requests to models, those of its subtasks and of the planning included."""
     tokens: int = 0
     dollars: float = 0.0
     output: str | None = None
@@ -217,6 +217,11 @@ class Plan:
                     tokens=event.limits.tokens,
                 )
                 root = TaskState(ROOT, task, None, 0, status="running", started_at=time)
+                root.requests, root.tokens, root.dollars = (
+                    event.requests,
+                    event.tokens,
+                    event.dollars,
+                )
                 self.tasks[ROOT] = root
                 self._add(root, event.tasks, 0)
             case TaskAssigned():

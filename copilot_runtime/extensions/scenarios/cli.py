@@ -185,7 +185,7 @@ def test(
 def _run(
     places: "Sequence[Place]",
     options: "RunOptions",
-    open_target: "Callable[[], Target]",
+    open_target: "Callable[[], tuple[Target, str]]",
     write: "Callable[[Report], None]",
     *,
     judge_model: str | None,
@@ -197,7 +197,7 @@ def _run(
     from copilot_runtime.extensions.scenarios.runner import refuse_network, run_scenarios
 
     async def run() -> "Report":
-        target = open_target()
+        target, name = open_target()
         report: Report | None = None
         try:
             async with target.open():
@@ -208,7 +208,7 @@ def _run(
                     with _show_progress() as show:
                         result = await run_scenarios(places, player, options, show)
                 write(result)  # before the application ends: it may take its time
-                _show_report(result)
+                _show_report(result, name)
                 report = result
         except Exception as error:
             if report is None:
@@ -230,31 +230,31 @@ def _open_target(
     is_offline: bool,
     signs_in: bool,
     timeout: float,
-) -> "Target":
-    """Return the target of the tests. Raises `CopilotError` if it cannot be used."""
+) -> "tuple[Target, str]":
+    """Return the target of the tests and its name. Raises `CopilotError` if it cannot be used."""
     from copilot_runtime.cli.serve import build_runtime, find_runtime
     from copilot_runtime.cli.target import find_target
     from copilot_runtime.config.loader import adapter_name
     from copilot_runtime.extensions.scenarios.target import LocalTarget, UrlTarget
-    from copilot_runtime.extensions.settings import load_settings
+    from copilot_runtime.extensions.settings import read_settings
     from copilot_runtime.extensions.tracing.cli.sources import split_header
     from copilot_runtime.telemetry.logs import configure_logs
 
     if config is not None:
         os.environ["COPILOT_CONFIG"] = str(config)
-    settings = load_settings()
+    settings, origins = read_settings()
     configure_logs("warning", settings.log_format, settings.log_debug)
-    default = f"the model {adapter_name(settings)!r}; name a program with --target"
-    typer.echo(f"tested: {url or target or default}", err=True)
     if url is not None:
         lines = dict(map(split_header, headers))
         judge = partial(_build_judge, settings)
-        return UrlTarget(url, headers=lines, adapter=judge, timeout=timeout)
+        return UrlTarget(url, headers=lines, adapter=judge, timeout=timeout), url
     if target is None:
         found = build_runtime(adapter_name(settings), settings)
+        model, file = adapter_name(settings), origins.path or "no settings file"
+        name = f"the model {model!r} with {file}, and no program; name yours with --target"
     else:
-        found = find_target(target)
-    return LocalTarget(
+        found, name = find_target(target), target
+    local = LocalTarget(
         found,
         find_runtime(found),
         path=path,
@@ -262,6 +262,7 @@ def _open_target(
         signs_in=signs_in,
         timeout=timeout,
     )
+    return local, name
 
 
 def _build_judge(settings: "Settings") -> "Adapter":
@@ -357,8 +358,8 @@ def _write_reports(
             ) from error
 
 
-def _show_report(report: "Report") -> None:
-    """Print a table, followed by the failures."""
+def _show_report(report: "Report", target: str) -> None:
+    """Print a table, followed by the failures and by the name of what was tested."""
     from copilot_runtime.cli.output import show_table
     from copilot_runtime.extensions.scenarios.report import (
         describe_attempt,
@@ -375,7 +376,7 @@ def _show_report(report: "Report") -> None:
                 typer.echo(f"\n{title(result, attempt)} ({result.place})")
                 for line in describe_attempt(attempt):
                     typer.echo(f"  {line}")
-    typer.echo(f"\n{describe_totals(report)} in {report.seconds:.1f} s")
+    typer.echo(f"\n{describe_totals(report)} in {report.seconds:.1f} s. Tested: {target}")
 
 
 @contextmanager

@@ -38,6 +38,12 @@ def test_an_answer_as_json_has_its_table_and_its_sql(run: Run) -> None:
     assert "SUM(total)" in json.dumps(answer)
 
 
+def test_a_refusal_is_no_success_and_has_its_suggestions_once(run: Run) -> None:
+    result = run("ask", "Tell me a joke", "--data", "sales.csv")
+    assert "· Replied without data." in result.stderr and "✓" not in result.stderr
+    assert result.output.count("How many rows are in sales?") == 1
+
+
 def test_data_sets_are_listed_once_they_are_loaded(run: Run) -> None:
     result = run("datasets", "--json")
     (found,) = json.loads(result.stdout)["datasets"]

@@ -350,6 +350,21 @@ async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_ri
     assert "'Revenue (EUR)' is a text: 1 of its 6 values are not of the type DOUBLE." in text
 
 
+async def test_a_question_about_two_tables_that_are_not_joined_is_refused_by_their_names(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "products.csv").write_text("id,category\n1,Tents\n2,Shoes\n", encoding="utf-8")
+    (tmp_path / "orders.csv").write_text("order_id,product_id,quantity\n1,1,3\n2,2,4\n")
+
+    async with serve(f"{tmp_path}/*.csv", "", tmp_path / "store") as client:
+        _, refusal = await ask(client, "total quantity by category")
+
+    assert (
+        "I do not understand “category” here. 'category' is a column of products, which I cannot "
+        "join with orders; for a real model, set `OPENAI_API_KEY`. I can count" in refusal
+    )
+
+
 @pytest.mark.stalls(reason="The test asks DuckDB for the right answers.")
 async def test_thirty_questions_about_a_shop_have_right_answers(tmp_path: Path) -> None:
     shop = EXAMPLES / "analyst"

@@ -8,7 +8,9 @@ import pytest
 from copilot_runtime import CopilotRuntime, DemoAdapter
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.settings import load_settings
+from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.testing import Client
+from tests.extensions.tracing.http.spans import serve
 
 pytestmark = pytest.mark.anyio
 
@@ -54,3 +56,18 @@ async def test_the_outcome_of_a_task_has_the_rows_that_the_analyst_has_shown(
     answer = await execute(tmp_path, "Sum the quantity of orders by product")
 
     assert "| Croissant | 30 |\n| Brioche | 3 |" in answer
+
+
+def test_a_plan_costs_what_its_trace_shows_planning_included() -> None:
+    planner = {"name": "planner", "store": "memory", "fallback": "assistant"}
+    message = {"id": "m", "role": "user", "content": "Write a poem, then write a summary"}
+    body = {"threadId": "t", "runId": "r", "messages": [message], "tools": [], "context": []}
+
+    with serve(MemoryTraceStore(), settings={"planner": planner}) as client:
+        client.post("/graphql/agent/planner/run", json=body)
+        (found,) = client.get("/graphql/plans").json()["plans"]
+        plan = client.get(f"/graphql/plans/{found['id']}").json()
+        trace = client.get(f"/graphql/traces/{plan['trace_id']}").json()["trace"]
+
+    assert plan["dollars"] == round(trace["dollars"], 6) > 0
+    assert plan["tokens"] == trace["input_tokens"] + trace["output_tokens"]

@@ -55,7 +55,8 @@ class Model(Adapter):
         names = {action.name for action in request.actions}
         answer: Sequence[Event] = say("Dear Ann,")
         if "create_plan" in names:
-            answer = call("create_plan", {"tasks": PLAN})
+            usage = Usage(model="m", input_tokens=4, output_tokens=3)
+            answer = [*call("create_plan", {"tasks": PLAN}), usage]
         elif "report_evaluation" in names:
             answer = call("report_evaluation", {"passed": False, "missing": "The letter."})
         for event in answer:
@@ -136,7 +137,7 @@ def test_a_plan_has_its_tasks_and_its_question() -> None:
     (question,) = plan["questions"]
     assert (plan["request"], plan["status"], plan["threadId"]) == ("Write to Ann", "waiting", "t")
     assert plan["progress"] == {"over": 2, "finished": 2, "total": 3}
-    assert (plan["tokens"], plan["user"], plan["endedAt"], plan["output"]) == (23, None, None, None)
+    assert (plan["tokens"], plan["user"], plan["endedAt"], plan["output"]) == (30, None, None, None)
     assert (question["taskId"], question["kind"]) == ("2", "approval")
     assert question["context"] == [{"task_id": "1", "name": "text", "output": "Dear Ann,"}]
     names = [(task["id"], task["parentId"], task["name"], task["status"]) for task in plan["tasks"]]

@@ -43,15 +43,10 @@ class Model(Adapter):
 
 
 def plan(*tasks: Any) -> Sequence[Event]:
-    """Return the events of a plan: of names, or of tasks."""
-    return call(
-        "create_plan",
-        {
-            "tasks": [
-                {"name": it, "purpose": "Do it."} if isinstance(it, str) else it for it in tasks
-            ]
-        },
-    )
+    """Return the events of a plan that cost nothing: of names, or of tasks."""
+    values = [{"name": it, "purpose": "Do it."} if isinstance(it, str) else it for it in tasks]
+    usage = Usage(model="m", input_tokens=0, output_tokens=0)
+    return [*call("create_plan", {"tasks": values}), usage]
 
 
 def task(name: str, *subtasks: Any, **fields: Any) -> Mapping[str, Any]:

@@ -76,9 +76,10 @@ def test_scenarios_are_listed(play: Play) -> None:
 
 
 def test_it_says_which_application_was_tested(play: Play) -> None:
-    assert "tested: program_" in play(THREE, "-k", "oslo").output
-    assert "tested: the model 'demo'; name a program with --target" in (
-        play(THREE, "-k", "oslo", app=None).output
+    assert " s. Tested: program_" in play(THREE, "-k", "oslo").output
+    assert (
+        " s. Tested: the model 'demo' with no settings file, and no program; name yours with "
+        "--target\n" in play(THREE, "-k", "oslo", app=None).output
     )
 
 
@@ -222,6 +223,7 @@ def test_what_is_tested_is_that_of_the_settings_by_default(
     outcome = play(text, "--offline", "--config", "other.yml", app=None)
 
     assert outcome.status == 0, outcome.output
+    assert "Tested: the model 'demo' with other.yml, and no program" in outcome.output
     assert not (tmp_path / ".copilot").exists()
     assert "COPILOT_CONFIG" not in os.environ
 

@@ -175,6 +175,21 @@ def test_statistics_are_tables_by_agent_model_and_tool(run: Run) -> None:
     assert json.loads(run("stats", "--json", "--errors", "--slower", "1s").stdout)["traces"] == 1
 
 
+def test_a_run_that_waits_for_a_person_has_asked_a_question(run: Run, store: str) -> None:
+    asked = agent("planner", id="1", trace=B, start=60, seconds=5, RUN_OUTCOME="interrupted")
+    StoreSource(store).add_spans([asked])
+    assert "asked a question" in run("list").stdout
+    assert '"outcome": "interrupted"' in run("list", "--json").stdout
+
+
+def test_costs_for_which_there_are_no_prices_name_the_extra_with_them_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    said = [run(*command).stderr for command in (["list"], ["stats"], ["show", B])]
+    assert [text.count("[prices]'") for text in said] == [1, 1, 1], said
+
+
 def test_two_runs_are_compared_step_by_step(run: Run) -> None:
     text = run("diff", "aaaa", "bbbb").stdout
     lines = [line.split() for line in text.splitlines()]

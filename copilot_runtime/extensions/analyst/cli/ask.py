@@ -89,10 +89,6 @@ class AnswerView:
             for check in as_list(one.get("checks")):
                 typer.echo(f"  ! {clean_text(str(check))}")
             typer.echo(f"  SQL: {clean_text(' '.join(get_text(one, 'sql').split()))}")
-        if options := [
-            clean_text(str(one)) for one in as_list((answer.find(QUESTION) or {}).get("options"))
-        ]:
-            typer.echo(f"\nAsk again with one of: {', '.join(options)}")
 
     def _print_thought(self, thought: JsonObject) -> None:
         kind = get_text(thought, "type")

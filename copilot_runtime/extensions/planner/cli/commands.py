@@ -262,9 +262,10 @@ def start(
     copilot-runtime plans start 'Write the report' --json | jq 'select(.type == "task")'
 
     The server needs the setting planner.name. In a terminal, the plan is shown as a live tree of
-    tasks with their agent, duration, cost, evaluation and corrections. Questions are asked below
-    it: approvals, and the outcome of interrupted calls. Elsewhere, each change is printed as a
-    line, and questions stay open unless --yes answers them.
+    tasks with their agent, duration, cost, evaluation and corrections; the cost of the plan
+    includes planning. Questions are asked below it: approvals, and the outcome of interrupted
+    calls. Elsewhere, each change is printed as a line, and questions stay open unless --yes answers
+    them.
 
     Ctrl-C stops the plan; a second one exits immediately. Ctrl-D at a question leaves it open, and
     the plan waiting: answer it later with `copilot-runtime plans`. The exit status is 0 if the plan

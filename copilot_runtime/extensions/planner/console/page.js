@@ -126,7 +126,7 @@ function showFacts(plan) {
     began: formatDate(plan.created_at * 1000),
     took,
     tokens: plan.tokens || limits.tokens ? `${formatCount(plan.tokens)}${of(limits.tokens, formatCount)}` : "",
-    cost: plan.dollars || limits.dollars ? `${plan.dollars ? formatDollars(plan.dollars) : "$0"}${of(limits.dollars, formatDollars)}` : "",
+    cost: plan.dollars || limits.dollars ? `${plan.dollars ? formatDollars(plan.dollars) : "$0"}${of(limits.dollars, formatDollars)}, planning included` : "",
     agent: plan.agent,
     user: plan.user,
     thread: idOf(plan.thread_id),

@@ -55,7 +55,9 @@ class PlanModel(BaseModel):
     status: Status = Field(examples=["running"])
     reason: str = Field(examples=[""])
     progress: PlanProgress
-    tokens: int = Field(examples=[4210])
+    tokens: int = Field(
+        description="Of all requests to models, planning included.", examples=[4210]
+    )
     dollars: float = Field(examples=[0.0124])
     created_at: float = Field(examples=[1767268800.5])
     ended_at: float | None = Field(examples=[None])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from copilot_runtime.adapters.pricing import describe_missing_prices
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.formatting import (
     clean_text,
@@ -23,6 +24,12 @@ from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.program import load_command_settings
+from copilot_runtime.extensions.tracing.store.traces import (
+    parse_filter,
+    parse_seconds,
+    parse_time,
+    summarize_trace,
+)
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.tracing.cli.sources import TraceSource
@@ -129,12 +136,6 @@ def read_filter(
     text: TextOption = "",
 ) -> Mapping[str, str]:
     """Return the filter as texts, validated here for better error messages than a server's."""
-    from copilot_runtime.extensions.tracing.store.traces import (
-        parse_filter,
-        parse_seconds,
-        parse_time,
-    )
-
     parse_time(since, "--since")
     parse_time(until, "--until")
     parse_seconds(slower, "--slower")
@@ -194,6 +195,7 @@ def show_list(
         for it in found
     ]
     show_table(head, rows, "There are no such traces.")
+    _explain_prices(any(it["unpriced"] for it in found))
 
 
 @traces.command()
@@ -238,6 +240,8 @@ def show(
         most_rows=0 if every else _MOST_ROWS,
     )
     typer.echo(text, nl=False)
+    summary = summarize_trace(spans)
+    _explain_prices(summary is not None and summary.unpriced > 0)
 
 
 @traces.command()
@@ -269,8 +273,6 @@ def query(
     if as_json:
         show_json({"traces": [{"spans": spans} for spans in found]})
         return
-    from copilot_runtime.extensions.tracing.store.traces import summarize_trace
-
     summaries = [it for spans in found if (it := summarize_trace(spans)) is not None]
     rows = [
         (
@@ -325,6 +327,7 @@ def stats(
             head = (kind[:-1].upper(), "CALLS", "ERRORS", "P50", "P95", "TOKENS", "COST")
             show_table(head, rows, "")
             typer.echo()
+    _explain_prices(any(it["unpriced"] for it in found["models"]))
 
 
 @traces.command()
@@ -555,7 +558,15 @@ def _list_spans(value: Any) -> Iterable[Any]:
 
 def _describe_end(trace: Mapping[str, Any]) -> str:
     outcome = trace["outcome"] or ("failed" if trace["errors"] else "")
+    if outcome == "interrupted":
+        outcome = "asked a question"
     return f"{outcome} ({trace['error_type']})" if trace["error_type"] else outcome
+
+
+def _explain_prices(is_unpriced: bool) -> None:
+    """Print to stderr how to install the prices, if requests have none for want of them."""
+    if is_unpriced and (missing := describe_missing_prices()):
+        typer.echo(missing, err=True)
 
 
 def _describe_group(group: Mapping[str, Any]) -> Sequence[Any]:

@@ -161,7 +161,7 @@ function showFacts(spans) {
     tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",
     cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? $("no-prices").textContent || "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
-    outcome: attributeOf(run, NAME.outcome) === "interrupted" ? "interrupted by a question" : attributeOf(run, NAME.outcome),
+    outcome: attributeOf(run, NAME.outcome) === "interrupted" ? "asked a question" : attributeOf(run, NAME.outcome),
     playground: [attributeOf(run, NAME.overrides) ?? []].flat().join(", "),
     rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
     thread: idOf(thread),

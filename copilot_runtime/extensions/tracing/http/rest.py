@@ -28,7 +28,10 @@ class TraceSummaryModel(BaseModel):
     spans: int = Field(examples=[4])
     errors: int = Field(examples=[0])
     error_type: str = Field(examples=[""])
-    outcome: str = Field(examples=["finished"])
+    outcome: str = Field(
+        description="finished, failed, stopped, refused, or interrupted: it asked a person.",
+        examples=["finished"],
+    )
     rating: str = Field(description="up, down, or nothing.", examples=["down"])
     model_calls: int = Field(examples=[2])
     tool_calls: int = Field(examples=[1])

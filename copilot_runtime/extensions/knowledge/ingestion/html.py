@@ -8,11 +8,13 @@ from copilot_runtime.extensions.knowledge.rdf.html import (
     BLOCKS,
     STRUCK,
     UNSEEN,
+    VOID,
     clean_text,
     element_text,
     find_elements_with_lines,
     is_power,
     read_lines,
+    read_void,
 )
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
@@ -23,7 +25,7 @@ _CELLS = ("td", "th")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LAYOUT = ("table", "pre", "article", "section", *_HEADINGS)
 """Elements of tables that arrange a page."""
-_SPECIAL = UNSEEN | {"nav", "img", "tr", "table", "li", "sup", *STRUCK, *_HEADINGS}
+_SPECIAL = UNSEEN | {"nav", *VOID, "tr", "table", "li", "sup", *STRUCK, *_HEADINGS}
 """Elements that are more than their texts; all others are passed by quickly."""
 
 
@@ -101,7 +103,7 @@ class _PageReader:
                 elif tag == "sup":
                     texts.append("^" if is_power(element) else "")
                 else:
-                    texts.append(f" {element.get('alt', '')} ")
+                    texts.append(read_void(element))
                 if text:
                     yield self._make_chunk(text)
                     texts.append(element.tail or "")

@@ -387,6 +387,7 @@ ENCODINGS = {
     "utf-16": "Zoë",
     "utf-16-le": "Zoe",
     "cp1252": "Zoë Müller",
+    "cp1250": "Łukasz Dąbrowski",
     "cp1251": "Папа уходит",
     "shift-jis": "私が東京に住んで",
     "euc-jp": "私は東京に住んでいます",

@@ -70,7 +70,7 @@ _LATIN = {
 """Codecs of Latin letters, and for each language those of its words that are not all ASCII, the
 most frequent first. The last one of cp1252 is for words of several languages."""
 _SIGNS = re.compile(
-    "[\x00-@\\[-`{-\x7f«»€\u2018-\u201e\u2013\u2014…§°·©®™±µ•¡\xa0]|(?<=[\\dmt])[²³](?!\\w)"
+    "[\x00-@\\[-`{-\x7f«»€\u2018-\u201e\u2013\u2014…§°·©®™±µ•¡\xa0]+|(?<=[\\dmt])[²³](?!\\w)"
     "|(?<![^\\W_])[¿£](?=[\\W\\dA-ZÁÉÍÓÚ])|(?<=[\\d. ])[ªº¼½¾](?!\\w)"
 )
 """Characters that are no letters, where they are signs in all languages, as in `5 m³`."""
@@ -85,6 +85,8 @@ _KANA = re.compile("[\u3041-\u30fe]")
 
 BLOCK = 1024 * 1024
 _SAMPLE = 32 * 1024
+_HEAD = 4 * 1024
+"""Bytes of a sample that show the language of Latin letters."""
 
 
 class Encoding(NamedTuple):
@@ -236,10 +238,10 @@ def _is_turkish(letters: str) -> bool:
 
 def _is_latin(sample: bytes) -> bool:
     """Return whether letters that are not ASCII are few, and in words with others."""
-    text = _SIGNS.sub(" ", sample.decode("cp1252", "replace"))
-    words = "".join(it for it in text.split() if not it.isascii())
+    head = sample[:_HEAD].decode("cp1252", "replace")
+    words = "".join(it for it in _SIGNS.sub(" ", head).split() if not it.isascii())
     letters = sum(it > "\x7f" for it in words)
-    return 2 * letters <= len(words) and 3 * sum(it > 0x7F for it in sample) <= len(sample)
+    return 2 * letters <= len(words) and 3 * letters <= len(head)
 
 
 def _find_latin(sample: bytes) -> str:
@@ -248,7 +250,7 @@ def _find_latin(sample: bytes) -> str:
     for codec, languages in _LATIN.items():
         if not _fits(sample, codec):
             continue
-        text = _SIGNS.sub(" ", sample.decode(codec)).lower()
+        text = _SIGNS.sub(" ", sample[:_HEAD].decode(codec)).lower()
         strange = len(_STRANGE.findall(text))
         counts = Counter("".join(it for it in text.split() if not it.isascii()))
         for letters in languages:

@@ -154,7 +154,7 @@ def test_a_text_is_read_in_its_encoding_or_says_that_it_was_guessed(
         ("Várias razões", "cp1252"),
         ("¿Dónde está el tamaño?", "cp1252"),
         ("Góðan daginn", "cp1252"),
-        ("Hızlı yanıt için teşekkür ederim.", "cp1254"),
+        ("Geçmiş ve gelecek için", "cp1254"),
         ("JavaScript 程式", "big5"),
     ],
 )

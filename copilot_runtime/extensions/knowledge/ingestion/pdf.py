@@ -231,8 +231,8 @@ def _list_hidden_layers(catalog: Any) -> list[str]:
         default: Any = _find(layers, "/D") or {}
         hidden = _find(default, "/OFF") or ()
         if _find(default, "/BaseState") == "/OFF":
-            shown = _find(default, "/ON") or ()
-            hidden = [it for it in _find(layers, "/OCGs") or () if it not in shown]
+            visible = _find(default, "/ON") or ()
+            hidden = [it for it in _find(layers, "/OCGs") or () if it not in visible]
         return [_read_text(_find(it.get_object(), "/Name")) for it in hidden]
     except _MALFORMED:
         return []

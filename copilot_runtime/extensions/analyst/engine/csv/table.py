@@ -162,8 +162,8 @@ class CsvFiles:
             f"OVER (ROWS UNBOUNDED PRECEDING) AS block{values} FROM {table}) "
             "GROUP BY block ORDER BY block"
         ).fetchall()
-        if len(blocks) == count or any(blocks[-1][2::3]):  # the first line, or not those at the end
-            return
+        if len(blocks) == count or any(blocks[-1][2::3]):
+            return  # the first line has no label, or numbers follow that the last total lacks
         above = [(0.0, 0.0)] * len(numbers)
         for block, line in pairwise(blocks):
             own = [*zip(block[1::3], block[2::3], strict=True)]

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterable
 from math import log
 from pathlib import Path
@@ -48,18 +49,44 @@ _MISFIT = re.compile(
 sign of Thai without its letter."""
 _LEAST_SCORE = -4.1
 """Letters that fit less well are those of Chinese characters."""
-_TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 
-_WESTERN = re.compile(
-    "(?:[\x00-\x7fÄÖÜäöüßÀÂÇÉÈÊËÎÏÔÙÛàâçéèêëîïôùûÿŒœÁÍÓÚÑáíóúñ¿¡ÃÕãõÆØÅæøå"
-    "«»€\u2018-\u201e\u2013\u2014…°§·ªº©®²½\xa0]|[ìòÌÒ](?!\\w))*"
+_LATIN = {
+    "cp1252": (
+        *("éertinascopudlmfgàèhêvqbxôîyjzçâûùïëœü", "enrtüsglihufcäabödzmkpoßwvyxé"),
+        *("inceaósorltmádpuívfbgúñéxqzhjüç", "oeisanãrlcçptmdváíuéfbógúõêxhzâqjàôü"),
+        *("èàùòitaronesulcpmdgéìhvbfzqk", "ätnersilkaöydvmfpogåuhjbcé"),
+        *("eråntøslpkgidafmævouhjbyâéc", "ansrliðtkeuáímgdvófbæúpjýhöþoyé"),
+        *("itesaävlõnmurükdjpbhgoöfšž", "iarsectnèlmpodófòàuéçívbhxgúqzïjüá"),
+        *("enirlatësdégoïvpbkmchfuóäjöyzxê", "eanoñrudithlgkvzsùmpwfbjêyc"),
+        "eianrtosldumcpgvfbhqyjkzwxéáíóúèàöäüåçøãæñêôâîûùëïòìõœß",
+    ),
+    "cp1250": (
+        *("aioewnzycłdrsktpużęąmśóćljbgńhźf", "etlsáakérnzoimgvíhóbjfyödpőcuüúű"),
+        *("noeaítvpásklirdumzřcčéýhžybějšůfgúóxňťď", "ieăarntculsoţşpfmdîzgvbâhx"),
+        *("oanerivtspákludzmčbíýcéúťyžhjľšfgóôňäxĺďŕ", "aeiončrkujšptvmlsždgćzđbchf"),
+    ),
+    "cp1254": ("a\u0131leinrmdsktyşçüuoğzbgöcphvfâî",),
+}
+"""Codecs of Latin letters, and for each language those of its words that are not all ASCII, the
+most frequent first. The last one of cp1252 is for words of several languages."""
+_SIGNS = re.compile(
+    "[\x00-@\\[-`{-\x7f«»€\u2018-\u201e\u2013\u2014…§°·©®™±µ•¡\xa0]+|(?<=[\\dmt])[²³](?!\\w)"
+    "|(?<![^\\W_])[¿£](?=[\\W\\dA-ZÁÉÍÓÚ])|(?<=[\\d. ])[ªº¼½¾](?!\\w)"
 )
-"""Texts of Western Europe, which a detector cannot tell from those of Central Europe."""
+"""Characters that are no letters, where they are signs in all languages, as in `5 m³`."""
+_STRANGE = re.compile("[ìù][a-zà-þ]|ã[a-df-hj-nprt-y]|ń[aeiouy]|ăo|őe")
+"""Pairs of letters that words do not have."""
+_MISFIT_COST = 10
+_HANDICAPS = {"cp1252": 0.0, "cp1250": 1.5, "cp1254": 2.5}
+"""The costs of codecs that are not as frequent."""
+_TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 
 _KANA = re.compile("[\u3041-\u30fe]")
 
 BLOCK = 1024 * 1024
 _SAMPLE = 32 * 1024
+_HEAD = 4 * 1024
+"""Bytes of a sample that show the language of Latin letters."""
 
 
 class Encoding(NamedTuple):
@@ -167,6 +194,8 @@ def _guess(sample: bytes) -> str:
         return best
     if _is_turkish(_OTHERS.sub("", sample.decode("cp1254", "ignore"))):
         return "cp1254"
+    if _is_latin(sample) and (codec := _find_latin(sample)):
+        return codec
     if charset_normalizer is None:
         raise MissingPackage("A text that is not UTF-8", "charset-normalizer", "knowledge")
     kana = len(_KANA.findall(sample.decode("euc_jp", "ignore")))
@@ -178,8 +207,8 @@ def _guess(sample: bytes) -> str:
         return "cp932"
     if codec not in ("", "cp1250") and _fits(sample, codec):
         return codec
-    if _WESTERN.fullmatch(sample.decode("cp1252", "replace")):  # also a word or two
-        return "cp1252"
+    if found := _find_latin(sample):
+        return found
     if codec != "cp1250":
         raise UnicodeError("Its encoding is not known: save it as UTF-8.")
     return codec
@@ -205,6 +234,32 @@ def _is_turkish(letters: str) -> bool:
     count = sum(it in _TURKISH for it in letters)
     kinds = {*"ğışĞİŞ"} & {*letters}
     return count >= 0.9 * len(letters) and ("İ" in kinds or len(kinds) > 1)
+
+
+def _is_latin(sample: bytes) -> bool:
+    """Return whether letters that are not ASCII are few, and in words with others."""
+    head = sample[:_HEAD].decode("cp1252", "replace")
+    words = "".join(it for it in _SIGNS.sub(" ", head).split() if not it.isascii())
+    letters = sum(it > "\x7f" for it in words)
+    return 2 * letters <= len(words) and 3 * letters <= len(head)
+
+
+def _find_latin(sample: bytes) -> str:
+    """Return the codec by which the words of a text fit a language best, or an empty string."""
+    costs: dict[float, str] = {}
+    for codec, languages in _LATIN.items():
+        if not _fits(sample, codec):
+            continue
+        text = _SIGNS.sub(" ", sample[:_HEAD].decode(codec)).lower()
+        strange = len(_STRANGE.findall(text))
+        counts = Counter("".join(it for it in text.split() if not it.isascii()))
+        for letters in languages:
+            ranks = {it: letters.index(it) for it in counts if it in letters}
+            misfits = strange + counts.total() - sum(counts[it] for it in ranks)
+            if misfits * 10 <= counts.total():
+                cost = sum(log(rank + 2) * counts[it] for it, rank in ranks.items())
+                costs[cost + misfits * _MISFIT_COST + _HANDICAPS[codec]] = codec
+    return costs[min(costs)] if costs else ""
 
 
 def _fits(sample: bytes, codec: str) -> bool:

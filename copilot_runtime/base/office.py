@@ -36,6 +36,7 @@ class OfficeFile:
 
     def __init__(self, file: Path | IO[bytes], most_bytes: int | None = None) -> None:
         self._left = self._most = most_bytes
+        self._relations: dict[str, Mapping[str, Relation]] = {}
         with refuse_damage():
             self._archive = zipfile.ZipFile(file)
         self.main = self.find("", "officeDocument")
@@ -51,6 +52,11 @@ class OfficeFile:
 
     def read_relations(self, part: str) -> Mapping[str, Relation]:
         """Return the relations of a part to others in the archive, by identifier."""
+        if part not in self._relations:
+            self._relations[part] = self._read_relations(part)
+        return self._relations[part]
+
+    def _read_relations(self, part: str) -> Mapping[str, Relation]:
         folder, name = posixpath.split(part)
         relations: dict[str, Relation] = {}
         for _, relation in self.iterate_tags(posixpath.join(folder, "_rels", f"{name}.rels")):

@@ -18,11 +18,15 @@ _PAINTS = re.compile(rb"(?:^|\s)(?:Do|EI|sh|[fFSsBb]\*?)(?=\s|$)")
 """Operators that paint pictures and areas."""
 _UNREADABLE = re.compile(r"(?:[\0-\b\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff] ?){3,}")
 """Glyphs of a font that does not say which characters they are; a bullet is alone."""
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of dictionaries that are not as the standard says."""
 _HIDDEN = 2 | 32
 """Flags of annotations that are not shown on a screen."""
 _PASSWORD = 1 << 13
 """The flag of a form's field whose value is secret."""
 _NO_NOTES = ("/Link", "/Popup", "/Widget")
+_STAMP = re.compile("/(?:S[BH])?((?:[A-Z][a-z]+)+)")
+"""The name of a stamp, such as `/NotApproved`, or `/SBFinal` of Acrobat."""
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*\u2022\u25aa\u25cf\u2013\u00b7]|\(?\w{1,3}[.)])\s")
 _HYPHEN = re.compile(r"[^\W\d_]{2}[-\u2010\u00ad]$")
@@ -63,7 +67,7 @@ def extract_pages(data: bytes) -> dict[str, object]:
             notes: list[str] = []
             try:
                 notes += _read_annotations(page)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            except _MALFORMED:
                 warnings.append(f"Page {number}: its notes and fields cannot be read.")
             pages.append("\n\n".join((text, *notes)))
             left -= len(pages[-1])
@@ -148,7 +152,12 @@ def _read_annotations(page: "PageObject") -> Iterator[str]:
         kind = _find(annotation, "/Subtype")
         if kind == "/Widget":
             yield from _read_field(annotation)
-        elif kind not in _NO_NOTES and (note := _read_text(_find(annotation, "/Contents"))):
+            continue
+        note = _read_text(_find(annotation, "/Contents"))
+        if kind == "/Stamp" and not note:
+            name = _STAMP.fullmatch(_read_text(_find(annotation, "/Name")))
+            note = re.sub("(?<=[a-z])(?=[A-Z])", " ", name[1]) if name else ""
+        if kind not in _NO_NOTES and note:
             author = _read_text(_find(annotation, "/T"))
             yield f"Note by {author}: {note}" if author else f"Note: {note}"
 
@@ -206,10 +215,27 @@ def _find_losses(reader: "PdfReader", scans: list[int], garbled: list[int]) -> I
             "as \ufffd. Run text recognition (OCR) over the file."
         )
     catalog: Any = reader.trailer["/Root"]
+    if names := _list_hidden_layers(catalog):
+        count = f"{len(names):,}, such as {names[0]!r}"
+        yield f"Layers that the file does not show may have texts, which are read: {count}."
     if "/XFA" in (_find(catalog, "/AcroForm") or {}):
         yield "The values of its dynamic form (XFA) are not read."
     if "/EmbeddedFiles" in (_find(catalog, "/Names") or {}):
         yield "The files attached to it are not read."
+
+
+def _list_hidden_layers(catalog: Any) -> list[str]:
+    """Return the names of the layers that a viewer does not show at first."""
+    try:
+        layers: Any = _find(catalog, "/OCProperties") or {}
+        default: Any = _find(layers, "/D") or {}
+        hidden = _find(default, "/OFF") or ()
+        if _find(default, "/BaseState") == "/OFF":
+            visible = _find(default, "/ON") or ()
+            hidden = [it for it in _find(layers, "/OCGs") or () if it not in visible]
+        return [_read_text(_find(it.get_object(), "/Name")) for it in hidden]
+    except _MALFORMED:
+        return []
 
 
 def _join_numbers(numbers: Iterable[int]) -> str:

@@ -27,22 +27,31 @@ def read_drawing(package: Package, part: str, element: "Element") -> str:
 
     It is empty if there is none that can be read.
     """
-    name = {"chart": "id", "relIds": "dm"}.get(get_name(element), "")
+    kind = get_name(element)
+    name = {"chart": "id", "relIds": "dm"}.get(kind, "")
     relation = package.read_relations(part).get(get_attribute(element, name) or "")
-    try:
-        root = package.parse(relation.target) if relation else None
-    except etree.XMLSyntaxError:
-        root = None
-    if root is None:
+    if relation is None:
         return ""
-    lines = _read_chart(root) if get_name(element) == "chart" else read_paragraphs(root)
-    return "\n".join(lines)
+    key = (kind, relation.target)
+    if key not in package.drawings:
+        package.drawings[key] = _read_part(package, *key)
+    return package.drawings[key]
 
 
 def read_paragraphs(element: "Element") -> list[str]:
     """Return the paragraphs of an element that are not blank."""
     texts = ("".join(it.text or "" for it in one.iter("{*}t")) for one in element.iter("{*}p"))
     return [text.strip() for text in texts if text.strip()]
+
+
+def _read_part(package: Package, kind: str, part: str) -> str:
+    try:
+        root = package.parse(part)
+    except etree.XMLSyntaxError:
+        root = None
+    if root is None:
+        return ""
+    return "\n".join(_read_chart(root) if kind == "chart" else read_paragraphs(root))
 
 
 def _read_chart(root: "Element") -> Iterator[str]:

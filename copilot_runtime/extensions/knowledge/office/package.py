@@ -19,6 +19,8 @@ class Package(OfficeFile):
 
     def __init__(self, data: bytes, most_bytes: int = 256 * 1024 * 1024) -> None:
         super().__init__(io.BytesIO(data), most_bytes)
+        self.drawings: dict[tuple[str, str], str] = {}
+        """The texts of the charts and diagrams that have been read, by kind and part."""
 
     def parse(self, part: str) -> "Element | None":
         """Return the root element of a part, or `None` if there is no such part."""

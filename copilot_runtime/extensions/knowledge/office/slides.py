@@ -64,10 +64,10 @@ class _SlideReader:
         for shape in shapes:
             if shape not in titles:
                 self._read_shape(shape)
-        for relation in self._relations.values():
-            root = self._package.parse(relation.target) if relation.kind in _NOTES else None
+        for kind, part in dict.fromkeys(self._relations.values()):
+            root = self._package.parse(part) if kind in _NOTES else None
             if root is not None:
-                self._read_notes(root, relation.kind)
+                self._read_notes(root, kind)
 
     def _read_shape(self, shape: "Element") -> None:
         if _find_role(shape) in _FURNITURE:

@@ -94,10 +94,8 @@ def _may_be_shaded(element: "Element") -> bool:
             return False
 
 
-def has_background(root: "Element | None") -> bool:
+def has_background(root: "Element") -> bool:
     """Return whether a part gives a page a colour, or a picture or shape behind its texts."""
-    if root is None:
-        return False
     shapes = root.iter("{*}anchor", "{*}shape", "{*}rect")
     is_behind = any(
         it.get("behindDoc") in ("1", "true") or "z-index:-" in it.get("style", "") for it in shapes

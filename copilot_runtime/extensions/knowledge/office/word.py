@@ -92,7 +92,12 @@ class _WordReader:
         self._hidden = 0
         """Number of hidden texts."""
         relations = package.read_relations(package.main).values()
-        margins = [package.parse(it.target) for it in relations if it.kind in _MARGINS]
+        self._margins = [
+            (kind, root)
+            for kind, part in dict.fromkeys(relations)
+            if kind in _MARGINS and (root := package.parse(part)) is not None
+        ]
+        margins = (root for _, root in self._margins)
         self._has_background = any(map(has_background, (document, *margins)))
         parts = {it.kind: it.target for it in relations}
         self._styles = read_styles(package.parse(parts.get("styles", "")))
@@ -134,14 +139,11 @@ class _WordReader:
     def read_margins(self) -> None:
         """Add the headers and footers, each text once."""
         texts: dict[str, None] = {}
-        for relation in self._package.read_relations(self._package.main).values():
-            root = None
-            if relation.kind in _MARGINS:
-                root = self._package.parse(relation.target)
-            lines = (self._text(it).strip() for it in (() if root is None else root.iter("{*}p")))
+        for kind, root in self._margins:
+            lines = (self._text(it).strip() for it in root.iter("{*}p"))
             text = " ".join(dict.fromkeys(filter(None, lines)))
             if not _PAGE_NUMBER.fullmatch(text):
-                texts[f"{relation.kind.title()}: {text}"] = None
+                texts[f"{kind.title()}: {text}"] = None
         for text in texts:
             self._found.add(text)
 

@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from lxml import etree
@@ -53,6 +54,10 @@ _IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "
 _FRAMES = ("iframe", "frame")
 UNSEEN = frozenset(("head", "noscript", "rp", "rt", "script", "style", "svg", "template"))
 """Elements without texts of their own, such as the pronunciation of characters."""
+VOID = ("img", "input")
+"""Elements whose text is in an attribute."""
+_WITHOUT_TEXT = ("checkbox", "color", "file", "hidden", "password", "radio", "range")
+"""Types of inputs that do not show their value."""
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
 _SPACES = re.compile(r"[\t\n\f\r][ \t\n\f\r]*| [ \t\n\f\r]+")
@@ -222,8 +227,8 @@ def text_pieces(
             yield tail
             continue
         if with_pictures:
-            if tag == "img":
-                yield f" {inner.get('alt', '')} "
+            if tag in VOID:
+                yield read_void(inner)
             elif tag in STRUCK:
                 space = "~~"
                 tail = space + tail
@@ -235,6 +240,14 @@ def text_pieces(
             stack += (inner, *reversed(inner))
         else:
             yield tail
+
+
+def read_void(element: "Element") -> str:
+    """Return the description of a picture, or the value that a field shows, between spaces."""
+    kind = "image" if element.tag == "img" else element.get("type", "").lower()
+    if kind in _WITHOUT_TEXT:
+        return ""
+    return f" {element.get('alt' if kind == 'image' else 'value', '')} "
 
 
 def is_power(element: "Element") -> bool:
@@ -278,7 +291,8 @@ def _count_doubtful_texts(root: "Element") -> int:
         is_doubtful = not names.isdisjoint(called) or _TRANSPARENT.search(it.get("style", ""))
         if is_doubtful and it not in found:
             found.update(it.iter())
-            count += any(text.strip() for text in map(str, it.itertext()))
+            texts = chain(map(str, it.itertext()), map(read_void, it.iter(*VOID)))
+            count += any(text.strip() for text in texts)
     return count
 
 

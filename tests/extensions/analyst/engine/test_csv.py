@@ -324,7 +324,25 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "city,n,price\nOslo,1,0.1\nRome,2,0.2\n,3,0.3\n": (
         [("Oslo", 1, 0.1), ("Rome", 2, 0.2), (None, 3, 0.3)],
-        "The last line has no label, and its numbers add up those above: leave it out of sums.",
+        "Lines without 'city' may be totals, as their numbers add up those above: 1.",
+    ),
+    "city,n,share\nOslo,1,0.5\nRome,2,0.1\nParis,4,0.2\n,7,0.27\nProvisional,\n": (
+        [
+            *[("Oslo", 1, 0.5), ("Rome", 2, 0.1), ("Paris", 4, 0.2), (None, 7, 0.27)],
+            ("Provisional", None, None),
+        ],
+        "1 line has fewer values than the header; the last are empty. 1 line has a value in the "
+        "first column alone. "
+        "Lines without 'city' may be totals, as their numbers add up those above: 1.",
+    ),
+    "city,n\nOslo,1\nBergen,2\n,3\nRome,4\nBari,5\n,9\n,12\n": (
+        [("Oslo", 1), ("Bergen", 2), (None, 3), ("Rome", 4), ("Bari", 5), (None, 9), (None, 12)],
+        "'city' is empty in 3 of 7 lines: the value above may count for them, too. "
+        "Lines without 'city' may be totals, as their numbers add up those above: 3.",
+    ),
+    "city,n\nOslo,1\nRome,2\n,3\nBari,1\n": (
+        [("Oslo", 1), ("Rome", 2), (None, 3), ("Bari", 1)],
+        "",
     ),
     "city,n\nOslo,1\nRome,2\n,4\n,\n": (
         [("Oslo", 1), ("Rome", 2), (None, 4)],
@@ -407,6 +425,7 @@ ENCODINGS = {
     "utf-16": "Zoë",
     "utf-16-le": "Zoe",
     "cp1252": "Zoë Müller",
+    "cp1250": "Łukasz Dąbrowski",
     "cp1251": "Папа уходит",
     "shift-jis": "私が東京に住んで",
     "euc-jp": "私は東京に住んでいます",

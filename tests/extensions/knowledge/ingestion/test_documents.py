@@ -141,6 +141,28 @@ def test_a_text_is_read_in_its_encoding_or_says_that_it_was_guessed(
     assert document.warnings == warnings
 
 
+@in_one_test(
+    ("text", "codec"),
+    [
+        ("Cena brutto: 120 zł", "cp1250"),
+        ("id,name\n1,Łukasz Dąbrowski\n2,Michał Wójcik\n", "cp1250"),
+        ("A szerződést tegnap délelőtt aláírták.", "cp1250"),
+        ("id,name\n1,Kovács Gergő\n2,Szűcs Éva\n", "cp1250"),
+        ("Prodej vzrostl o dvanáct procent.", "cp1250"),
+        ("Nu mă pot autentifica în contul meu.", "cp1250"),
+        ("Der Verbrauch beträgt 5 m³ im Jahr.", "cp1252"),
+        ("Várias razões", "cp1252"),
+        ("¿Dónde está el tamaño?", "cp1252"),
+        ("Góðan daginn", "cp1252"),
+        ("Geçmiş ve gelecek için", "cp1254"),
+        ("JavaScript 程式", "big5"),
+    ],
+)
+def test_a_short_text_has_the_letters_of_its_language(text: str, codec: str) -> None:
+    document = read_document(text.encode(codec), "x.txt")
+    assert "\n".join(it.text for it in document.chunks) == text.strip()
+
+
 def test_a_text_whose_encoding_cannot_be_told_is_refused() -> None:
     with pytest.raises(CopilotError, match="The encoding of the text is not known"):
         read_document(bytes(range(128, 256)) * 3, "x.txt")

@@ -22,6 +22,10 @@ def read(body: str) -> str:
         ("<p aria-hidden=TRUE>no</p><p aria-hidden=false>x</p>", "x"),
         ("<dialog>no</dialog><dialog open>x</dialog>", "x"),
         ("<template><p>no</p></template><input type=hidden value=no>x", "x"),
+        (
+            "<p>a<input type=Password value=no><input hidden value=no><input type=radio value=no>x",
+            "ax",
+        ),
         ("<table><tr><td>a<td hidden>no<td>b</table>", "a | b"),
         ("<pre>a<b hidden>no</b>\n b</pre>", "a\n b"),
         ("<p style='color:#FFF'>no</p><font color=white>no</font>x", "x"),
@@ -41,6 +45,10 @@ def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
         (
             "<style>.no {display: none}</style><p class=no>x</p><p style='opacity:0'>y</p>",
             "Texts that the style of the page may hide are read: 2.",
+        ),
+        (
+            "<style>.no {display: none}</style><p>x</p><input class=no value=y>",
+            "Texts that the style of the page may hide are read: 1.",
         ),
         (
             "<style>.no {display: none}</style><p class=no>x<b class=no>\n</b></p><p>y</p>",
@@ -87,6 +95,9 @@ def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
         ("<ol type=a><li>x<li>y</ol><ol type=I start=4><li>z</ol>", "a. x\nb. y\nIV. z"),
         ("<ul><li>a<ol><li>b</ol></ul>", "a\n1. b"),
         ("<p>See <img alt='the map'>.</p><img alt=''>", "See the map ."),
+        ("<p>Name:<input value=Ann><input type=Submit value=Go>x", "Name: Ann Go x"),
+        ("<table><tr><td>Name<td><input type=text value=Ann></table>", "Name | Ann"),
+        ("<select><option>a<option>b</select><button>Go</button>", "a\nb\nGo"),
         ("<table><tr><th rowspan=2>a<th colspan=2>b<tr><td>1<td>2</table>", "a | b | b\na | 1 | 2"),
         ("<table><tr><td><p>a</p><td><ul><li>x<li>y</ul></table>", "a | x y"),
         ("<table><tr><td><h1>H</h1>a<td><p>b</p></table>", "a\nb"),

@@ -335,6 +335,12 @@ def test_charts_and_diagrams_of_documents_are_read_or_said() -> None:
     assert texts(read(book)) == ["[S]", "1", *CHART_LINES, "Note"]
 
 
+def test_a_chart_in_many_places_is_unpacked_once() -> None:
+    word = make_docx(f"<w:p>{CHARTED * 300}</w:p>")
+    word = add_part(word, "word/document.xml", "chart", CHART + " " * 1024 * 1024)
+    assert texts(read(word))[-2:] == CHART_LINES
+
+
 def test_an_entity_of_a_document_is_not_loaded(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")

@@ -74,6 +74,9 @@ def test_the_lines_of_a_paragraph_are_joined(page: str, text: str) -> None:
     [
         ({"Subtype": "/Text", "Contents": "Check this", "T": "Ann"}, "Note by Ann: Check this"),
         ({"Subtype": "/FreeText", "Contents": "typed"}, "Note: typed"),
+        ({"Subtype": "/Stamp", "Contents": "Paid", "Name": "/Approved"}, "Note: Paid"),
+        ({"Subtype": "/Stamp", "Name": "/SBNotApproved"}, "Note: Not Approved"),
+        ({"Subtype": "/Stamp", "Name": "/#1f"}, ""),
         ({"Subtype": "/Text", "Contents": "hidden", "F": 2}, ""),
         ({"Subtype": "/Popup", "Contents": "twice"}, ""),
         ({"Subtype": "/Widget", "FT": "/Tx", "T": "n", "TU": "Name", "V": "Ann"}, "Name: Ann"),
@@ -91,6 +94,31 @@ def test_notes_and_forms_are_read_with_their_page(annotation: dict[str, Any], te
 def test_a_note_that_is_damaged_is_named() -> None:
     document = read_document(annotate(make_pdf("x"), {"Subtype": "/Text", "F": "/odd"}))
     assert document.warnings == ["Page 1: its notes and fields cannot be read."]
+
+
+@in_one_test(
+    ("state", "warnings"),
+    [
+        ({"OFF": [0]}, ["Layers {}: 1, such as 'A'."]),
+        ({"BaseState": "/OFF", "ON": [0]}, ["Layers {}: 1, such as 'B'."]),
+        ({"ON": [0]}, []),
+        ({"OFF": 7}, []),
+    ],
+)
+def test_layers_that_are_not_shown_are_said(state: dict[str, Any], warnings: list[str]) -> None:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("x"))))
+    layers = ArrayObject(DictionaryObject({NameObject("/Name"): make(name)}) for name in "AB")
+    default = {
+        NameObject(f"/{key}"): ArrayObject(layers[at] for at in it)
+        if type(it) is list
+        else make(it)
+        for key, it in state.items()
+    }
+    writer.root_object[NameObject("/OCProperties")] = DictionaryObject(
+        {NameObject("/OCGs"): layers, NameObject("/D"): DictionaryObject(default)}
+    )
+    what = "that the file does not show may have texts, which are read"
+    assert read_document(write(writer)).warnings == [it.format(what) for it in warnings]
 
 
 def test_pages_that_are_pictures_are_named() -> None:

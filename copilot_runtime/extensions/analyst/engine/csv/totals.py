@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import starmap
+from itertools import pairwise
 from math import isclose
-from typing import Any
 
 import duckdb
 
@@ -101,32 +100,39 @@ class Totals:
         label = write_label([quote_name(name) for name in names])
         return f"coalesce({label}, '') NOT IN ({_list(self._found)})"
 
-    def find_last(self, table: str, columns: Sequence[TypedColumn]) -> None:
-        """Say if the last line has no label, and its numbers are the sums of those above."""
-        names = [quote_name(one.name) for one in columns]
+    def find_bare(self, table: str, columns: Sequence[TypedColumn]) -> None:
+        """Say if each line without a label has sums of the lines above it, or of its block."""
         numbers = [quote_name(one.name) for one in columns if one.type in _NUMBERS]
-        labels = [name for name in names if name not in numbers] or names[:1]
-        rows: Any = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        last = int(rows[0]) - 1
-        if not numbers or len(names) < 2 or last < 2:
+        labels = [one.name for one in columns if one.type not in _NUMBERS] or [columns[0].name]
+        is_bare = " AND ".join(f"{quote_name(name)} IS NULL" for name in labels)
+        count, rows = self._connection.execute(
+            f"SELECT count(*) FILTER ({is_bare}), count(*) FROM {table}"
+        ).fetchall()[0]
+        if not numbers or len(columns) < 2 or not 0 < count <= min(rows // 2, 1000):
             return
-        values, is_bare = ", ".join(numbers), " AND ".join(f"{name} IS NULL" for name in labels)
-        cells: Any = self._connection.execute(
-            f"SELECT {values} FROM {table} WHERE rowid = {last} AND {is_bare}"
-        ).fetchone()
-        sums = ", ".join(f"sum({name})" for name in numbers)
-        added: Any = (
-            cells
-            and self._connection.execute(
-                f"SELECT {sums} FROM {table} WHERE rowid < {last}"
-            ).fetchone()
+        values = "".join(f", {name} AS v{at}" for at, name in enumerate(numbers))
+        sums = ", ".join(
+            f"max(v{at}) FILTER (is_bare), coalesce(sum(v{at}) FILTER (NOT is_bare), 0), "
+            f"count(nullif(v{at}, 0)) FILTER (NOT is_bare)"
+            for at in range(len(numbers))
         )
-        pairs = [it for it in zip(cells or (), added or (), strict=True) if it[0] is not None]
-        if any(cell for cell, _ in pairs) and all(starmap(_is_sum, pairs)):
-            self._notes.append(
-                "The last line has no label, and its numbers add up those above: leave it out of "
-                "sums."
-            )
+        blocks: list[tuple[float, ...]] = self._connection.execute(
+            f"SELECT {sums} FROM (SELECT {is_bare} AS is_bare, count(*) FILTER ({is_bare}) "
+            f"OVER (ROWS UNBOUNDED PRECEDING) AS block{values} FROM {table}) "
+            "GROUP BY block ORDER BY block"
+        ).fetchall()
+        if len(blocks) == count or any(blocks[-1][2::3]):
+            return  # the first line has no label, or numbers follow that the last total lacks
+        above = [(0.0, 0.0)] * len(numbers)
+        for block, line in pairwise(blocks):
+            own = [*zip(block[1::3], block[2::3], strict=True)]
+            above = [(a + c, b + d) for (a, b), (c, d) in zip(above, own, strict=True)]
+            if not any(_adds_up(line[::3], it) for it in (own, above)):
+                return
+        self._notes.append(
+            f"Lines without {labels[0]!r} may be totals, as their numbers add up those above: "
+            f"{count:,}."
+        )
 
 
 def is_sum(columns: Sequence[str]) -> str:
@@ -140,8 +146,16 @@ def write_label(names: Sequence[str]) -> str:
     return f"trim(coalesce({texts}), ' :')"
 
 
-def _is_sum(cell: float, added: float | None) -> bool:
-    return added is not None and isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
+def _adds_up(line: Sequence[float | None], sums: Sequence[tuple[float, float]]) -> bool:
+    """Return whether all numbers of a line are sums, or one is a sum of more than two numbers."""
+    pairs = [(cell, *it) for cell, it in zip(line, sums, strict=True) if cell is not None]
+    found = [
+        (cell, count)
+        for cell, added, count in pairs
+        if isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
+    ]
+    is_sum = any(cell and count > 1 for cell, count in found)
+    return is_sum and (len(found) == len(pairs) or any(cell and count > 2 for cell, count in found))
 
 
 def _list(words: Iterable[str]) -> str:

@@ -5,6 +5,11 @@ const MOST_JSON = 20_000;  // characters
 const SHORT = 24;          // characters of a cell that stay on one line
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
+/* The value of a text that is JSON, else the text. */
+function asValue(written) {
+  try { return JSON.parse(written); } catch { return written; }
+}
+
 /* Draws a text, which is JSON if it can be parsed. */
 function viewOfText(words) {
   const value = asValue(words);

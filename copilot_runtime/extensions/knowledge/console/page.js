@@ -127,10 +127,27 @@ $("form").onsubmit = (event) => {
   event.preventDefault();
   attempt(search);
 };
-$("ontology").onload = ({ target }) => {  // its middle, where most classes are
-  const box = target.parentElement;
-  box.scrollTo((box.scrollWidth - box.clientWidth) / 2, (box.scrollHeight - box.clientHeight) / 2);
-};
+const picture = $("ontology"), view = picture.parentElement;
+
+/* Scales the picture about a point of its view: from as wide as the view to twice its own size. */
+function zoom(factor, x = view.clientWidth / 2, y = view.clientHeight / 2) {
+  const before = picture.clientWidth, left = view.scrollLeft + x, top = view.scrollTop + y;
+  picture.style.width = `${Math.max(Math.min(view.clientWidth, picture.naturalWidth), Math.min(2 * picture.naturalWidth, before * factor))}px`;
+  const grown = picture.clientWidth / before;
+  view.scrollTo(left * grown - x, top * grown - y);
+}
+
+picture.onload = () => zoom(0);
+$("zoom-in").onclick = () => zoom(1.5);
+$("zoom-out").onclick = () => zoom(1 / 1.5);
+view.addEventListener("wheel", (event) => {
+  if (!event.ctrlKey) return;  // a pinch on a touchpad has it, too
+  event.preventDefault();
+  const { left, top } = view.getBoundingClientRect();
+  zoom(Math.exp(-event.deltaY / 200), event.clientX - left, event.clientY - top);
+}, { passive: false });
+picture.onpointerdown = ({ pointerType, pointerId }) => { if (pointerType === "mouse") picture.setPointerCapture(pointerId); };
+picture.onpointermove = ({ pointerId, movementX, movementY }) => { if (picture.hasPointerCapture(pointerId)) view.scrollBy(-movementX, -movementY); };
 $("all-sources").onclick = () => {
   showsAllSources = true;
   attempt(showStatus);

@@ -155,7 +155,7 @@ function showFacts(spans) {
   const facts = {
     agent,
     user,
-    began: new Date(waterfall.begin).toLocaleString(),
+    began: formatDate(waterfall.begin),
     took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
     tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",

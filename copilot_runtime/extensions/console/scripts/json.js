@@ -35,6 +35,13 @@ function viewOf(value, depth = 0) {
   return list;
 }
 
+/* The plain values of a call's arguments in one line. */
+function briefOf(args) {
+  const values = asValue(args);
+  if (values === null || typeof values !== "object") return args;
+  return Object.values(values).filter((value) => typeof value !== "object").join(", ").replace(/\s+/g, " ").slice(0, 200);
+}
+
 const formatted = (value) => codeOf(visible(JSON.stringify(value, null, 2).slice(0, MOST_JSON)), "json");
 
 /* A table of the first rows, whose numbers stand on the right. */

@@ -148,7 +148,9 @@ function drawCall(task, call) {
   const state = call.result == null ? (isOver(task) ? " — was interrupted" : " …") : "";
   box.open = openParts.has(key);
   box.ontoggle = () => (box.open ? openParts.add(key) : openParts.delete(key));
-  box.append(element("summary", `${cut(call.tool, 300)}${state}`), viewOfText(call.arguments));
+  const title = element("summary", `${cut(call.tool, 300)}${state}`);
+  title.append(" ", element("small", briefOf(call.arguments)));
+  box.append(title, viewOfText(call.arguments));
   if (call.result != null) box.append(viewOfText(call.result));
   return box;
 }

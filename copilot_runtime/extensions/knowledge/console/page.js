@@ -33,10 +33,12 @@ function row(cells, failed = false) {
   return made;
 }
 
+const folderOf = (name) => name.slice(0, name.lastIndexOf("/") + 1);
+
 /* The path of a file, of which the name stands out. */
 function pathOf(name) {
-  const at = name.lastIndexOf("/") + 1, path = element("span");
-  path.append(element("span", name.slice(0, at), "folder"), name.slice(at));
+  const folder = folderOf(name), path = element("span");
+  path.append(...(folder ? [element("span", folder, "folder")] : []), name.slice(folder.length));
   return path;
 }
 
@@ -65,11 +67,12 @@ async function showStatus() {
   $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${formatCount(resources)} ${resources === 1 ? "resource" : "resources"}`;
   $("status").title = `Found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
-  $("sources-title").textContent = sources.length ? `Files: ${formatCount(sources.length)}` : "Files";
+  const folders = new Set(sources.map(({ name }) => folderOf(name))), folder = folders.size === 1 ? [...folders][0] : "";  // that of all
+  $("sources-title").textContent = `Files${sources.length ? `: ${formatCount(sources.length)}` : ""}${folder && ` in ${folder}`}`;
   // sources with problems come first
   const sorted = ORDER.flatMap((state) => sources.filter((source) => source.state === state));
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
-  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([pathOf(name), state === "taken in" ? "" : state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
+  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([pathOf(name.slice(folder.length)), state === "taken in" ? "" : state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
   $("all-sources").hidden = shown.length === sources.length;
   $("all-sources").textContent = `Show all ${sources.length}`;
   clearTimeout(timer);

@@ -198,7 +198,7 @@ MAX_SPEC = 4_000_000
 """Maximum length of a chart specification, in characters."""
 
 WIDTH = 580
-"""Width of an image before scaling, in pixels: so narrow that its letters are readable on a phone."""
+"""Width of an image before scaling, in pixels: small, so that a phone shows readable letters."""
 
 SECONDS = 60.0
 """Time limit for one image, in seconds; the first one also starts the engine."""

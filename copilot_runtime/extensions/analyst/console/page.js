@@ -54,7 +54,7 @@ async function list() {
 }
 
 function drawDataset({ name, description, row_count, columns, is_saved }) {
-  const item = element("li"), choice = button("", () => attempt(() => open(name)));
+  const item = element("li"), choice = button("", () => attempt(() => open(name)).then(() => $("work").scrollIntoView({ block: "nearest" })));  // it is below the list on a phone
   choice.setAttribute("aria-current", String(name === state.open));
   choice.append(element("b", name));
   const facts = [`${formatCount(row_count ?? 0)} rows`, `${columns.length} columns`];

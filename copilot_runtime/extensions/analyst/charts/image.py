@@ -172,7 +172,7 @@ def _build_x(data: ChartData) -> JsonObject:
 
 def _build_label_axis(values: Sequence[JsonValue], data: ChartData) -> JsonObject:
     labels = list_labels(values)
-    axis: JsonObject = {"labelLimit": 180, "grid": False}
+    axis: JsonObject = {"labelLimit": 220, "grid": False}
     if is_across(data):
         return axis
     room = 480 / max(len(labels), 1) / 8

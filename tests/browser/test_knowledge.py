@@ -67,7 +67,12 @@ async def test_the_page_knowledge_shows_what_there_is_and_what_failed(
         await expect(page.locator("#status")).to_contain_text("ready, 4 resources")
         await expect(page.locator("#sources .failed")).to_contain_text("broken.pdf")
         await expect(page.locator("#ontology")).to_be_visible()
-        assert await page.locator("#ontology").evaluate("image => image.naturalWidth") > 100
+        width = "image => image.clientWidth"
+        fitting = await page.locator("#ontology").evaluate(width)
+        await page.get_by_role("button", name="Zoom in").click()
+        assert await page.locator("#ontology").evaluate(width) > fitting > 100
+        await page.get_by_role("button", name="Zoom out").click()
+        assert await page.locator("#ontology").evaluate(width) == fitting
         await expect(page.locator("#list li")).to_have_count(4)
 
         await page.get_by_role("searchbox").fill("head librarian Ada")

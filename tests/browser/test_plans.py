@@ -100,7 +100,7 @@ class Harbour(Crew):
         await self.let_go.wait()
         context.emit_text("Bring the dog.")
         await asyncio.sleep(0)
-        return "Dear guests, the ferry leaves at eight. Bring the dog."
+        return "Dear guests,\n\n- the ferry leaves at eight\n- bring the dog"
 
 
 def build_runtime(engine: PlanEngine, **options: Any) -> CopilotRuntime:
@@ -157,7 +157,8 @@ async def test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered(
         await keep_picture(page, "plans")
         await row(page, "Read the fares").click()
         await page.locator("#task-content summary", has_text="find_fares").first.click()
-        await expect(page.locator("#task-content details[open] pre").last).to_contain_text("dog")
+        result = page.locator("#task-content details[open] .pairs").last
+        await expect(result).to_have_text("adult24dog5")
         await row(page, "Compare the fares").click()
         await expect(page.locator("#task-content")).to_contain_text("✗ The price is in euros.")
         await keep_picture(page, "plans_task")
@@ -172,7 +173,7 @@ async def test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered(
         await row(page, "Book the ferry").click()
         await expect(page.locator("#task-content")).to_contain_text("approved: Window seats.")
         await row(page, "The plan").click()
-        await expect(page.locator("#task-content")).to_contain_text("Bring the dog.")
+        await expect(page.locator("#task-content li")).to_contain_text(["eight", "bring the dog"])
         await expect(page.get_by_role("link", name="Trace", exact=True)).to_have_attribute(
             "href", f"/traces#{'a' * 32}"
         )
@@ -354,6 +355,7 @@ async def test_who_may_not_see_a_plan_is_told_what_all_are_told(browser: Browser
         await page.set_extra_http_headers({"x-user": "ann"})
         await page.reload()
         await expect(page.locator("#status")).to_have_text("finished")
+        await expect(page.locator("#task-title")).to_have_text("The plan")  # its outcome is open
 
 
 async def test_plans_are_found_by_thread_and_status(browser: Browser) -> None:

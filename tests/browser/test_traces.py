@@ -220,8 +220,12 @@ async def test_a_plan_leads_to_the_one_trace_that_has_its_work(browser: Browser)
         await page.goto(url)
         await page.get_by_label("Agent", exact=True).select_option("planner")
         await ask(page, "Create plan")
+        await expect(page.get_by_role("button", name="Ask again")).to_be_visible()
+        good = page.get_by_role("button", name="Good answer")
+        await expect(good).to_have_count(0)  # there is no answer yet
         await page.get_by_role("button", name="Approve").first.click()
         await expect(page.locator(".card").first).to_contain_text("1 of 1 tasks")
+        await expect(good).to_be_visible()
         await expect(page.locator(".run a")).to_have_text(["Trace"])
         await page.locator(".run a").click()
 

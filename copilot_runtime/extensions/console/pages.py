@@ -38,6 +38,9 @@ _CHAT = (
 _SHARED = ("format", "stream", "data")
 """Scripts of all other pages."""
 
+_ANSWERS = ("markdown", "json")
+"""Scripts of other pages with answers of models."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
@@ -308,8 +311,6 @@ def _open_document(extension: str) -> Document:
     return Document(
         f"copilot_runtime.extensions.{extension}.console",
         [f"{name}.js" for name in tab.scripts],
-        shared=[
-            f"scripts/{name}.js" for name in (*_SHARED, *(["markdown"] if tab.answers else ()))
-        ],
+        shared=[f"scripts/{name}.js" for name in (*_SHARED, *(_ANSWERS if tab.answers else ()))],
         libraries=_LIBRARIES if tab.answers else (),
     )

@@ -2,6 +2,7 @@ import json
 import re
 import sys
 from base64 import b64encode
+from collections import Counter
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
@@ -253,6 +254,23 @@ def test_the_page_needs_nothing_from_anywhere_else(client: TestClient):
     assert "innerHTML" not in own
     assert not re.search(r"\s(style|onclick|onload)=", page[: page.index("<script>")])
     assert not re.search(r"<(script|link|img)[^>]* (src|href)=\"(?!data:)", page)
+
+
+@in_one_test("path", ["/", "/data", "/plans", "/traces"])
+def test_no_script_of_a_page_replaces_a_function_of_another(path: str, tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("region,total\nnorth,1\n")
+    sections = {
+        "threads": "memory",
+        "analyst": {"name": "analyst", "data": [str(tmp_path / "*.csv")], "store": "memory"},
+        "planner": {"name": "planner", "store": "memory"},
+        "telemetry": {"store": "memory"},
+    }
+    runtime = CopilotRuntime(DemoAdapter(), settings=Settings.model_validate(sections))
+    page = TestClient(runtime.app()).get(path, headers=BROWSER).text
+
+    own = page[page.rindex("<script>") :]
+    names = re.findall(r"^(?:(?:async )?function\*?|class|const|let) (\w+)", own, re.MULTILINE)
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_a_browser_that_has_the_page_is_not_sent_it_again(client: TestClient):

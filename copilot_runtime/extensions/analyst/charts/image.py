@@ -172,10 +172,10 @@ def _build_x(data: ChartData) -> JsonObject:
 
 def _build_label_axis(values: Sequence[JsonValue], data: ChartData) -> JsonObject:
     labels = list_labels(values)
-    axis: JsonObject = {"labelLimit": 180, "grid": False}
+    axis: JsonObject = {"labelLimit": 220, "grid": False}
     if is_across(data):
         return axis
-    room = 560 / max(len(labels), 1) / 6.5
+    room = 480 / max(len(labels), 1) / 8
     longest = max((len(str(label)) for label in labels), default=0)
     return {**axis, "labelAngle": 0 if longest <= room else -40, "labelOverlap": longest <= 2}
 
@@ -196,6 +196,9 @@ def _build_y(data: ChartData) -> JsonObject:
 
 MAX_SPEC = 4_000_000
 """Maximum length of a chart specification, in characters."""
+
+WIDTH = 580
+"""Width of an image before scaling, in pixels: small, so that a phone shows readable letters."""
 
 SECONDS = 60.0
 """Time limit for one image, in seconds; the first one also starts the engine."""
@@ -229,7 +232,7 @@ class ChartRenderer:
         chart: Chart,
         *,
         theme: ThemeName = "light",
-        scale: float = 2.0,
+        scale: float = 2.5,
     ) -> bytes:
         """Return a PNG. Raises `ImageFailed`, or `LimitExceeded` for a huge chart."""
         spec = prepare_image(chart, theme)
@@ -256,30 +259,33 @@ def prepare_image(chart: Chart, theme: ThemeName) -> str:
     spec["data"] = {"values": as_object(spec.get("data")).get("values", [])}
     if as_object(spec.get("mark")).get("type") == "arc":
         spec["mark"] = {**as_object(spec["mark"]), "stroke": look.background}
+    encoding = as_object(spec.get("encoding"))
+    if encoding.get("color") == {"value": PALETTE[0]}:
+        spec["encoding"] = {**encoding, "color": {"value": look.accent}}
     spec |= {
-        "width": 720,
-        "height": 400,
+        "width": WIDTH,
+        "height": 360,
         "background": look.background,
-        "padding": 16,
+        "padding": 8,
         "config": {
             "font": _FONT,
-            "title": {"color": look.text, "fontSize": 17, "fontWeight": "bold", "offset": 14},
+            "title": {"color": look.text, "fontSize": 19, "fontWeight": "bold", "offset": 16},
             "axis": {
                 "labelColor": look.muted,
                 "titleColor": look.text,
                 "gridColor": look.grid,
                 "domainColor": look.grid,
                 "tickColor": look.grid,
-                "labelFontSize": 12,
-                "titleFontSize": 12,
+                "labelFontSize": 15,
+                "titleFontSize": 15,
                 "titleFontWeight": "normal",
                 "titlePadding": 10,
             },
             "legend": {
                 "labelColor": look.muted,
                 "titleColor": look.text,
-                "labelFontSize": 12,
-                "titleFontSize": 12,
+                "labelFontSize": 15,
+                "titleFontSize": 15,
                 "orient": "right",
             },
             "view": {"stroke": None},

@@ -30,14 +30,19 @@ class Theme:
     """Colours of an image, which has its own background: those of the console's `base.css`."""
 
     background: str
+    accent: str
     text: str
     muted: str
     grid: str
 
 
 THEMES: Mapping[str, Theme] = {
-    "light": Theme(background="#ffffff", text="#1a1c1f", muted="#5d6168", grid="#e5e5e1"),
-    "dark": Theme(background="#17191c", text="#ececed", muted="#a2a7af", grid="#2b2f34"),
+    "light": Theme(
+        background="#ffffff", accent=PALETTE[0], text="#1a1c1f", muted="#5d6168", grid="#e5e5e1"
+    ),
+    "dark": Theme(
+        background="#17191c", accent="#45c4b7", text="#ececed", muted="#a2a7af", grid="#2b2f34"
+    ),
 }
 
 _SHARES = re.compile(r"(^|_|\b)(share|percent|percentage|pct|rate|ratio)(_|\b|$)", re.I)

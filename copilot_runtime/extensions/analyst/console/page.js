@@ -54,7 +54,7 @@ async function list() {
 }
 
 function drawDataset({ name, description, row_count, columns, is_saved }) {
-  const item = element("li"), choice = button("", () => attempt(() => open(name)));
+  const item = element("li"), choice = button("", () => attempt(() => open(name)).then(() => $("work").scrollIntoView({ block: "nearest" })));  // it is below the list on a phone
   choice.setAttribute("aria-current", String(name === state.open));
   choice.append(element("b", name));
   const facts = [`${formatCount(row_count ?? 0)} rows`, `${columns.length} columns`];
@@ -72,14 +72,17 @@ function drawProgress({ name, rows, total }) {
   return item;
 }
 
+/* Formats a time to the minute, and one at midnight as a date; other values are unchanged. */
+const shorten = (value) => (isMidnight(value) ? value.slice(0, 10) : typeof value === "string" ? value.replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)[\d:.+Z]*$/, "$1 $2") : value);
+
 const COLUMNS = {
   column: (one) => one.name,
   type: (one) => one.type,
   distinct: (one) => one.unique_count,
   "NULL %": (one) => one.null_percent,
-  min: (one) => one.minimum,
+  min: (one) => shorten(one.minimum),
   average: (one) => one.average,
-  max: (one) => one.maximum,
+  max: (one) => shorten(one.maximum),
   values: (one) => cut((one.values ?? []).map(String).join(", ") + (one.is_complete === false && one.values?.length ? ", …" : ""), 90),
 };
 
@@ -89,7 +92,7 @@ async function open(name) {
   const found = await get("datasets", name);
   if (state.open !== name) return;
   $("dataset-title").textContent = name;
-  const time = found.time_range ? `, ${found.time_range.join(" to ")}` : "";
+  const time = found.time_range ? `, ${found.time_range.map(shorten).join(" to ")}` : "";
   $("dataset-note").textContent = [found.description, `${formatCount(found.row_count ?? 0)} rows${time}.`].filter(Boolean).join(" ");
   const isNumeric = (read) => found.columns.some((column) => isNumber(read(column)));
   const head = element("tr");

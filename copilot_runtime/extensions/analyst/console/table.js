@@ -1,7 +1,6 @@
 /* A table that is sorted by a click on a column. */
 
 const SHOWN = 500;
-const SHORT = 24;  // characters of a cell that stay on one line
 const isNumber = (value) => typeof value === "number";
 
 function drawCell(value, digits) {

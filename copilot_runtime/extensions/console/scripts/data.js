@@ -22,6 +22,7 @@ async function attempt(work) {
     const way = button("Sign in", () => askToSignIn(), "link");
     const mayHelp = error.status === 401 || (error.status === 403 && !isByLogin());
     $("problem").replaceChildren(...[error.message, error.status === 403 ? $("problem").dataset.forbidden : "", mayHelp ? way : ""].filter(Boolean).flatMap((part) => [part, " "]));
+    $("problem").classList.toggle("calm", error.status === 401);
     $("problem").hidden = false;
     return undefined;
   }

@@ -39,8 +39,9 @@ function drawChart(node, title, { id, title: words }) {
   const look = `${id} ${themeOfPage()}`;
   if (node.chart === look) return;
   node.chart = look;
-  const image = node.querySelector("img") ?? Object.assign(element("img", "", "chart"), { alt: words || "Chart", hidden: true });
-  node.replaceChildren(title, image);
+  const image = node.querySelector("img") ?? Object.assign(element("img"), { alt: words || "Chart", hidden: true }), box = element("div", "", "chart");
+  box.append(image);
+  node.replaceChildren(title, box);
   loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), () => image.replaceWith(element("small", "The chart is no longer kept.")));
 }
 

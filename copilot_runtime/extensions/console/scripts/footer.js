@@ -23,14 +23,15 @@ function footerView() {
   return { node, update(item, thread) {
     const problem = element("span", item.problem ?? ""), focused = node.querySelector("button:focus")?.ariaLabel;
     const isLast = thread.items.findLast(({ kind }) => kind === "run") === item;
-    const ids = item.values.map(({ id }) => id), isRated = Boolean($("items").dataset.keepsTraces);
+    const ids = item.values.map(({ id }) => id), keepsTraces = Boolean($("items").dataset.keepsTraces);
+    const waits = isLast && thread.interrupts.length > 0;  // for a decision: nothing is to be rated yet
     problem.role = "status";
     node.replaceChildren(
       iconButton("copy", "Copy", (event) => copyText(answerAbove(item, thread), event.currentTarget)),
       ...(isLast ? [iconButton("again", "Ask again", regenerate)] : []),
       ...(keepsHistory() ? [] : [iconButton("branch", "Go on from here in a new thread", () => branchAfter(item))]),
-      ...(isRated ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
-      ...(isRated && isOperator ? (planAbove(item, thread) ? ids.slice(0, 1) : ids).map((id, at, all) => traceLink(id, nameRun(at, all.length))) : []),
+      ...(keepsTraces && !waits ? [thumb("up", "Good answer", item), thumb("down", "Bad answer", item)] : []),
+      ...(keepsTraces && isOperator ? (planAbove(item, thread) ? ids.slice(0, 1) : ids).map((id, at, all) => traceLink(id, nameRun(at, all.length))) : []),
       ...usageOf(item, thread), problem);
     if (focused) node.querySelector(`[aria-label="${focused}"]`)?.focus();
   } };

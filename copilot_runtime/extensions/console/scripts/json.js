@@ -5,6 +5,11 @@ const MOST_JSON = 20_000;  // characters
 const SHORT = 24;          // characters of a cell that stay on one line
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
+/* The value of a text that is JSON, else the text. */
+function asValue(written) {
+  try { return JSON.parse(written); } catch { return written; }
+}
+
 /* Draws a text, which is JSON if it can be parsed. */
 function viewOfText(words) {
   const value = asValue(words);
@@ -28,6 +33,13 @@ function viewOf(value, depth = 0) {
     list.append(element("dt", name), cell);
   }
   return list;
+}
+
+/* The plain values of a call's arguments in one line. */
+function briefOf(args) {
+  const values = asValue(args);
+  if (values === null || typeof values !== "object") return args;
+  return Object.values(values).filter((value) => typeof value !== "object").join(", ").replace(/\s+/g, " ").slice(0, 200);
 }
 
 const formatted = (value) => codeOf(visible(JSON.stringify(value, null, 2).slice(0, MOST_JSON)), "json");

@@ -59,7 +59,7 @@ function nodesOf(tokens, env) {
   const made = DOMPurify.sanitize(parser.renderer.render(tokens, parser.options, env), CLEAN);
   for (const each of made.querySelectorAll("a")) each.replaceWith(/^data:/i.test(each.href) ? each.textContent : Object.assign(each, { target: "_blank", rel: "noreferrer noopener" }));
   for (const each of made.querySelectorAll("img")) if (!each.src.startsWith("data:")) each.replaceWith(drawPicture(each.getAttribute("src") ?? "", each.alt));
-  for (const each of made.querySelectorAll("li")) drawTask(each);
+  for (const each of made.querySelectorAll("li")) drawCheckbox(each);
   for (const each of made.querySelectorAll("table")) wrap(each, "scroll");
   for (const each of made.querySelectorAll("pre")) drawCode(each, /\blanguage-(\S+)/.exec(each.firstElementChild?.className ?? "")?.[1] ?? "");
   for (const each of [...made.childNodes]) if (/^\n+$/.test(each.data)) each.remove();  // between blocks
@@ -79,7 +79,7 @@ function wrap(node, className) {
 }
 
 /* An item of a task list begins with a box. */
-function drawTask(item) {
+function drawCheckbox(item) {
   const first = (item.firstElementChild?.localName === "p" ? item.firstElementChild : item).firstChild;
   const found = first?.nodeType === Node.TEXT_NODE && /^\s*\[([ x])\]\s/i.exec(first.data);
   if (!found) return;

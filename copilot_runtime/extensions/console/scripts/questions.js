@@ -59,10 +59,6 @@ function fieldOf([name, schema]) {
   return { name, label, read };
 }
 
-function asValue(written) {
-  try { return JSON.parse(written); } catch { return written; }
-}
-
 /* Answers a question of the agent, which continues when none is open. */
 function decide(interrupt, decision) {
   decided.set(interrupt.id, { interruptId: interrupt.id, ...decision });

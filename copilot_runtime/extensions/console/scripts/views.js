@@ -138,13 +138,6 @@ function callView(call) {
   } };
 }
 
-/* The plain values of a call's arguments in one line; the card has all. */
-function briefOf(args) {
-  const values = asValue(args);
-  if (values === null || typeof values !== "object") return args;
-  return Object.values(values).filter((value) => typeof value !== "object").join(", ").replace(/\s+/g, " ").slice(0, 200);
-}
-
 /* Returns the error of a failed call's result, or null. */
 function failureIn(result) {
   try {

@@ -33,10 +33,12 @@ function row(cells, failed = false) {
   return made;
 }
 
+const folderOf = (name) => name.slice(0, name.lastIndexOf("/") + 1);
+
 /* The path of a file, of which the name stands out. */
 function pathOf(name) {
-  const at = name.lastIndexOf("/") + 1, path = element("span");
-  path.append(element("span", name.slice(0, at), "folder"), name.slice(at));
+  const folder = folderOf(name), path = element("span");
+  path.append(...(folder ? [element("span", folder, "folder")] : []), name.slice(folder.length));
   return path;
 }
 
@@ -65,11 +67,12 @@ async function showStatus() {
   $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${what}, ${formatCount(resources)} ${resources === 1 ? "resource" : "resources"}`;
   $("status").title = `Found by ${embedder}`;
   $("no-sources").hidden = sources.length > 0;
-  $("sources-title").textContent = sources.length ? `Files: ${formatCount(sources.length)}` : "Files";
+  const folders = new Set(sources.map(({ name }) => folderOf(name))), folder = folders.size === 1 ? [...folders][0] : "";  // that of all
+  $("sources-title").textContent = `Files${sources.length ? `: ${formatCount(sources.length)}` : ""}${folder && ` in ${folder}`}`;
   // sources with problems come first
   const sorted = ORDER.flatMap((state) => sources.filter((source) => source.state === state));
   const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
-  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([pathOf(name), state === "taken in" ? "" : state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
+  $("sources").replaceChildren(...shown.map(({ name, state, message, read_at }) => row([pathOf(name.slice(folder.length)), state === "taken in" ? "" : state, message, read_at ? formatDate(read_at * 1000) : ""], state === "failed")));
   $("all-sources").hidden = shown.length === sources.length;
   $("all-sources").textContent = `Show all ${sources.length}`;
   clearTimeout(timer);
@@ -127,10 +130,27 @@ $("form").onsubmit = (event) => {
   event.preventDefault();
   attempt(search);
 };
-$("ontology").onload = ({ target }) => {  // its middle, where most classes are
-  const box = target.parentElement;
-  box.scrollTo((box.scrollWidth - box.clientWidth) / 2, (box.scrollHeight - box.clientHeight) / 2);
-};
+const picture = $("ontology"), view = picture.parentElement;
+
+/* Scales the picture about a point of its view: from as wide as the view to twice its own size. */
+function zoom(factor, x = view.clientWidth / 2, y = view.clientHeight / 2) {
+  const before = picture.clientWidth, left = view.scrollLeft + x, top = view.scrollTop + y;
+  picture.style.width = `${Math.max(Math.min(view.clientWidth, picture.naturalWidth), Math.min(2 * picture.naturalWidth, before * factor))}px`;
+  const grown = picture.clientWidth / before;
+  view.scrollTo(left * grown - x, top * grown - y);
+}
+
+picture.onload = () => zoom(0);
+$("zoom-in").onclick = () => zoom(1.5);
+$("zoom-out").onclick = () => zoom(1 / 1.5);
+view.addEventListener("wheel", (event) => {
+  if (!event.ctrlKey) return;  // a pinch on a touchpad has it, too
+  event.preventDefault();
+  const { left, top } = view.getBoundingClientRect();
+  zoom(Math.exp(-event.deltaY / 200), event.clientX - left, event.clientY - top);
+}, { passive: false });
+picture.onpointerdown = ({ pointerType, pointerId }) => { if (pointerType === "mouse") picture.setPointerCapture(pointerId); };
+picture.onpointermove = ({ pointerId, movementX, movementY }) => { if (picture.hasPointerCapture(pointerId)) view.scrollBy(-movementX, -movementY); };
 $("all-sources").onclick = () => {
   showsAllSources = true;
   attempt(showStatus);

@@ -79,9 +79,14 @@ async function open(hash) {
     $("plan").hidden = false;
     show(plan);
     watch();
-  }
+    if (!task) showOutcome();
+  } else if (!task) closeTask();
   if (task && task !== state.task) await selectTask(task);
-  else if (!task && state.task) closeTask();
+}
+
+/* Opens what came of a finished plan, unless a task is open. */
+function showOutcome() {
+  if (state.plan.status === "finished" && !state.task) tree.select(ROOT);
 }
 
 /* Shows a plan, unless a newer snapshot is shown already. */
@@ -106,7 +111,9 @@ function show(plan) {
   showTaskButtons();
   $("trace").href = `${pages.tracing}#${plan.trace_id}`;
   showTraceLink();
-  if (before && before !== plan.status) quietly(list);
+  if (!before || before === plan.status) return;
+  showOutcome();
+  quietly(list);
 }
 
 /* Traces are visible to operators only, if they are stored. */

@@ -59,9 +59,11 @@ function drawDetails({ interrupt }) {
   return [box];
 }
 
-/* One task: its purpose and calls as plain text, its output as Markdown. */
+/* One task: what came of it first, as Markdown with its sources; then how it was done. */
 
+const MOST_SOURCES = 20;
 const openParts = new Set();  // the parts that the user has opened
+const titles = new Map();  // of sources, as promises, by id
 
 /* Shows a task, without its live text. */
 function showTask(task) {
@@ -74,14 +76,29 @@ function showTask(task) {
 }
 
 function drawTask(task) {
-  const parts = [drawTable(task)];
-  const texts = { Why: task.reason, Purpose: task.purpose, Instructions: task.instructions, "When to use": task.applicability, "A good outcome": task.criterion };
-  for (const [name, text] of Object.entries(texts)) if (text) parts.push(element("h4", name), element("p", text));
+  const parts = [];
+  const purpose = task.purpose === task.name ? "" : task.purpose;  // the name is the title
+  const texts = { Why: task.reason, Purpose: purpose, Instructions: task.instructions, "When to use": task.applicability, "A good outcome": task.criterion };
   if (task.output != null) parts.push(element("h4", "Output"), drawOutput(cut(task.output, 100_000) || "(nothing)"));
-  if (task.sources.length) parts.push(element("h4", "Sources"), element("pre", task.sources.join("\n")));
+  if (task.sources.length) parts.push(element("h4", "Sources"), drawSources(task.sources));
+  for (const [name, text] of Object.entries(texts)) if (text) parts.push(element("h4", name), element("p", text));
   if (task.evaluations.length) parts.push(element("h4", "Checks"), ...task.evaluations.map(drawEvaluation));
   if (task.calls.length) parts.push(element("h4", "Calls"), ...task.calls.map((call) => drawCall(task, call)));
-  return parts;
+  return [...parts, element("h4", "Details"), drawTable(task)];
+}
+
+/* The sources of an output, with their titles and as links if the knowledge of this server has them. */
+function drawSources(ids) {
+  const list = element("ol", "", "sources");
+  list.ariaLabel = "Sources";
+  list.append(...ids.slice(0, MOST_SOURCES).map((id) => {
+    const item = element("li", cut(id, 300));
+    if (!pages.knowledge) return item;
+    if (!titles.has(id)) titles.set(id, fetchData(`/knowledge/resources/${encodeURIComponent(id)}`).then((response) => response.json()));
+    titles.get(id).then(({ title, url }) => item.replaceChildren(sourceOf(title || id, url)), () => {});  // it may be deleted
+    return item;
+  }));
+  return list;
 }
 
 let drawnOutput = { text: null };
@@ -99,7 +116,7 @@ function drawTable(task) {
   const rows = {
     status: task.status,
     assistant: task.assistant,
-    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score.toFixed(2),
+    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score && task.score.toFixed(2),
     after: task.depends_on?.join(", "),
     correction: task.round ? `of round ${task.round}` : "",
     corrected: task.rounds ? `in ${task.rounds} ${task.rounds === 1 ? "round" : "rounds"}` : "",
@@ -131,16 +148,9 @@ function drawCall(task, call) {
   const state = call.result == null ? (isOver(task) ? " — was interrupted" : " …") : "";
   box.open = openParts.has(key);
   box.ontoggle = () => (box.open ? openParts.add(key) : openParts.delete(key));
-  box.append(element("summary", `${cut(call.tool, 300)}${state}`), element("pre", readable(call.arguments)));
-  if (call.result != null) box.append(element("pre", readable(call.result)));
+  const title = element("summary", `${cut(call.tool, 300)}${state}`);
+  title.append(" ", element("small", briefOf(call.arguments)));
+  box.append(title, viewOfText(call.arguments));
+  if (call.result != null) box.append(viewOfText(call.result));
   return box;
-}
-
-/* Formats JSON for reading; other text is unchanged. */
-function readable(text) {
-  try {
-    return cut(JSON.stringify(JSON.parse(text), null, 2), 50_000);
-  } catch {
-    return cut(text, 50_000);
-  }
 }

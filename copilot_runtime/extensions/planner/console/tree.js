@@ -100,7 +100,7 @@ function drawFacts({ task, total, over }) {
   facts.append(element("span", task.status));
   if (task.evaluation?.passed) facts.append(element("span", "✓ checked", "good"));
   if (misses && isOver(task)) facts.append(element("span", `✗ ${cut(misses, 300)}`, "bad long"));
-  if (task.assistant) facts.append(element("span", `${cut(task.assistant, 60)}${task.score == null ? "" : `, fits ${task.score.toFixed(2)}`}`, "who"));
+  if (task.assistant) facts.append(element("span", `${cut(task.assistant, 60)}${!task.score ? "" : `, fits ${task.score.toFixed(2)}`}`, "who"));
   if (total) facts.append(drawProgress(task.status, over, total), element("span", `${formatCount(over)}/${formatCount(total)}`));
   if (task.started_at) {
     const took = element("span", "", "took");

@@ -61,12 +61,12 @@ function drawTrace(trace) {
     formatDate(trace.start_time_unix_nano / 1e6),
     trace.is_open ? "goes on" : formatTime(trace.duration * 1000),
     trace.input_tokens ? `${formatCount(trace.input_tokens + trace.output_tokens)} tokens` : "",
-    trace.dollars ? formatDollars(trace.dollars, trace.unpriced) : "",
   ], [
     trace.error_type || (trace.errors ? "error" : ""),
     trace.agent,
     (trace.models ?? []).join(", "),
     trace.user,
+    trace.dollars ? formatDollars(trace.dollars, trace.unpriced) : "",
     trace.rating ? `thumbs ${trace.rating}` : "",
   ]].map((facts) => element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
   choice.append(element("b", cut(trace.question || trace.name || "(no name)", 200)), ...lines);
@@ -155,7 +155,7 @@ function showFacts(spans) {
   const facts = {
     agent,
     user,
-    began: new Date(waterfall.begin).toLocaleString(),
+    began: formatDate(waterfall.begin),
     took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
     tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",

@@ -58,7 +58,7 @@ function drawChart(times) {
     return [bar(at, 100 * time.count / most, "", words), ...(time.errors ? [bar(at, 100 * time.errors / most, "failed", words)] : [])];
   }));
   const [from, to] = $("chart-ends").children;
-  from.textContent = times.length > 1 ? nameTime(times[0].name) : "";
+  from.textContent = times.length ? nameTime(new Date(last - (bars - 1) * step).toISOString().slice(0, isDay ? 10 : undefined)) : "";
   to.textContent = times.length ? nameTime(times.at(-1).name) : "";
 }
 

@@ -39,10 +39,11 @@ function hideCollapsed() {
 
 function drawScale() {
   const marks = Math.max(2, Math.min(8, Math.floor(($("scale").clientWidth * 0.55) / 80)));
+  const least = waterfall.length / (marks + 1), unit = 10 ** Math.floor(Math.log10(least)), step = unit * [1, 2, 5, 10].find((times) => times * unit >= least);
   const scale = element("div");
-  scale.append(...Array.from({ length: marks }, (_, index) => {
-    const mark = element("span", index ? formatTime((waterfall.length * index) / marks) : "0");
-    mark.style.left = `${(100 * index) / marks}%`;
+  scale.append(...Array.from({ length: Math.ceil((0.9 * waterfall.length) / step) }, (_, index) => {
+    const mark = element("span", index ? formatTime(step * index) : "0");
+    mark.style.left = `${(100 * step * index) / waterfall.length}%`;
     return mark;
   }));
   $("scale").replaceChildren(scale);

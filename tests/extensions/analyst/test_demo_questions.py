@@ -337,8 +337,8 @@ async def test_a_number_of_units_is_no_answer_to_a_question_about_money(tmp_path
 async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_right_answers(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "own.csv").write_text(UNITS, encoding="utf-8")
-    client = serve(str(tmp_path / "own.csv"), "", tmp_path / "store")
+    (tmp_path / "revenue.csv").write_text(UNITS, encoding="utf-8")
+    client = serve(str(tmp_path / "revenue.csv"), "", tmp_path / "store")
 
     answers = await answer_all(client, [question for question, _ in OF_UNITS])
 

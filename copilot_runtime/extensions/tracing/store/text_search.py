@@ -86,7 +86,7 @@ _SEARCHED = (
     semconv.TOOL_NAME,
 )
 _SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
-"""Searched content attributes: answers and comments; whole prompts would match nearly every trace."""
+"""Searched content attributes: answers and comments; a prompt would match nearly all traces."""
 _MARKUP = {"id", "role", "type", "finish_reason"}
 """Technical fields of messages that the search ignores."""
 _SHORTEST_ID = 4

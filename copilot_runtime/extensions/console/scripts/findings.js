@@ -41,7 +41,7 @@ function drawChart(node, title, { id, title: words }) {
   node.chart = look;
   const image = node.querySelector("img") ?? Object.assign(element("img", "", "chart"), { alt: words || "Chart", hidden: true });
   node.replaceChildren(title, image);
-  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), () => image.replaceWith(element("small", "The chart is no longer kept.")));
+  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), (error) => image.replaceWith(element("small", error.status === 404 ? "This server does not have the chart. Ask for it again." : error.message)));
 }
 
 themeListeners.add(() => {

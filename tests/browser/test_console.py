@@ -273,7 +273,7 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
             200,
             "text/event-stream",
             'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\r\n\r\n',
-            ["Connection lost", "goes on"],
+            ["Connection lost", "The server does not have this answer."],
         ),
     ],
 )

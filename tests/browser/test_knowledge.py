@@ -98,6 +98,7 @@ async def test_texts_without_classes_have_a_sentence_in_place_of_a_picture(
         page = await context.new_page()
         await page.goto(f"{url}knowledge")
 
+        await expect(page.locator("#no-ontology")).to_be_visible()
         await expect(page.locator("#no-ontology")).to_contain_text("there are no classes")
         await expect(page.locator("#ontology")).to_be_hidden()
 

@@ -61,7 +61,7 @@ def find_missing(schema: Schema, text: str) -> list[str]:
     """Return the required arguments for which `text` has no value, so that they are made up."""
     filler = _Filler(schema, text, ())
     filler.fill(schema)
-    return filler.made_up
+    return filler.examples
 
 
 def split_words(name: str) -> list[str]:
@@ -95,7 +95,7 @@ class _Filler:
         self._items = items
         self._quotes = [quote[1] or quote[2] for quote in QUOTED.finditer(text)]
         self._numbers: list[str] = _NUMBER.findall(QUOTED.sub(" ", text))
-        self.made_up: list[str] = []
+        self.examples: list[str] = []
         """The arguments that are examples, as the sentence has no value for them."""
 
     def fill(self, schema: Schema, name: str = "", depth: int = 0, required: bool = True) -> Any:
@@ -125,7 +125,7 @@ class _Filler:
             return value
         is_choice = bool(options[1:]) or _type(schema) in ("integer", "number")
         if "default" not in schema and depth == 1 and (is_choice or example in _EXAMPLES):
-            self.made_up.append(name)
+            self.examples.append(name)
         return schema.get("default", example)
 
     def _fill_object(self, schema: Schema, depth: int) -> dict[str, Any]:
@@ -167,11 +167,11 @@ class _Filler:
     def _take_number(self, schema: Schema, name: str) -> float | None:
         """Take the number before the property's name ("20 sides"), or the first one left."""
         if not self._numbers:
-            quoted = next((quote for quote in self._quotes if _NUMBER.fullmatch(quote)), None)
-            if quoted is None:
+            text = next((quote for quote in self._quotes if _NUMBER.fullmatch(quote)), None)
+            if text is None:
                 return None
-            self._quotes.remove(quoted)
-            return _clamp(float(quoted), schema)
+            self._quotes.remove(text)
+            return _clamp(float(text), schema)
         before = re.search(rf"(-?\d+(?:\.\d+)?)[\s-]+{re.escape(name)}", self._text, re.IGNORECASE)
         number = before[1] if before and before[1] in self._numbers else self._numbers[0]
         self._numbers.remove(number)

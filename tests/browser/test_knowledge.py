@@ -94,6 +94,20 @@ async def test_who_has_to_sign_in_can_do_so_on_the_page(browser: Browser, tmp_pa
         await expect(page.locator("#sources")).to_contain_text("library.html")
 
 
+async def test_texts_without_classes_have_a_sentence_in_place_of_a_picture(
+    browser: Browser, tmp_path: Path
+) -> None:
+    runtime = a_library(tmp_path)
+    (tmp_path / "pages" / "library.html").unlink()
+    async with served(runtime) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(f"{url}knowledge")
+
+        await expect(page.locator("#no-ontology")).to_be_visible()
+        await expect(page.locator("#no-ontology")).to_contain_text("there are no classes")
+        await expect(page.locator("#ontology")).to_be_hidden()
+
+
 async def test_another_login_takes_away_what_the_first_one_saw(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -723,7 +723,7 @@ def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:
 
 
 def test_a_pipe_is_one_message(start: Start) -> None:
-    done = run("chat", "--url", url_in(start()), given="get time\n")
+    done = run("chat", "--url", url_in(start()), given="get time in Rome\n")
     assert done.returncode == 0
     assert "→ get_time" in done.stdout
 

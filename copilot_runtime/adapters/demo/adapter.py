@@ -27,6 +27,7 @@ from copilot_runtime.adapters.demo.matching import (
     Match,
     build_example,
     fill_arguments,
+    find_missing,
     format_title,
     match_actions,
     split_words,
@@ -189,7 +190,8 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     elif results := _last_results(request.messages):
         yield Part("text", "\n\n".join(_report(result) for result in results))
     elif parameters.tool_choice == "required" and actions:
-        yield from _call_matches(match_actions(text, actions) or [Match(actions[0], text)])
+        for match in match_actions(text, actions) or [Match(actions[0], text)]:
+            yield _call_match(match)
     elif any(action.name == REPORT_EVALUATION for action in offered):
         yield _call(judge_outcome(prompt))
     elif outcomes := join_outcomes(prompt):
@@ -319,9 +321,18 @@ def _apply_tool_choice(
 
 
 def _call_matches(matches: Sequence[Match]) -> Iterator[Part]:
+    """Yield the calls, or a sentence for each that lacks an argument."""
     for match in matches:
-        arguments = fill_arguments(match.action.parameters, match.clause)
-        yield _call(Call(match.action.name, arguments))
+        if missing := find_missing(match.action.parameters, match.clause):
+            names = " and ".join(f"`{name}`" for name in missing)
+            example = build_example(match.action)
+            yield Part("text", f"`{match.action.name}` needs {names}: try “{example}”. {NOTE}")
+        else:
+            yield _call_match(match)
+
+
+def _call_match(match: Match) -> Part:
+    return _call(Call(match.action.name, fill_arguments(match.action.parameters, match.clause)))
 
 
 def _call(call: Call) -> Part:

@@ -42,6 +42,9 @@ _FORMATS = {
         f"{'0' * 8}-0000-4000-8000-{'0' * 12}",
     ),
 }
+_COLOR_EXAMPLE, _PLACE_EXAMPLE = "teal", "Berlin"
+_EXAMPLES = {_COLOR_EXAMPLE, _PLACE_EXAMPLE, *(example for _, example in _FORMATS.values())}
+"""Values that no sentence has asked for."""
 _MAX_DEPTH = 6
 _MAX_ITEMS = 5
 
@@ -52,6 +55,13 @@ def fill_arguments(schema: Schema, text: str, *, items: Sequence[Mapping[str, st
     Lists of objects take their texts from `items`, when there are some.
     """
     return _Filler(schema, text, items).fill(schema)
+
+
+def find_missing(schema: Schema, text: str) -> list[str]:
+    """Return the required arguments for which `text` has no value, so that they are made up."""
+    filler = _Filler(schema, text, ())
+    filler.fill(schema)
+    return filler.examples
 
 
 def split_words(name: str) -> list[str]:
@@ -85,6 +95,8 @@ class _Filler:
         self._items = items
         self._quotes = [quote[1] or quote[2] for quote in QUOTED.finditer(text)]
         self._numbers: list[str] = _NUMBER.findall(QUOTED.sub(" ", text))
+        self.examples: list[str] = []
+        """The arguments that are examples, as the sentence has no value for them."""
 
     def fill(self, schema: Schema, name: str = "", depth: int = 0, required: bool = True) -> Any:
         """Return a value: from the sentence if possible, else an example, or None if optional."""
@@ -109,7 +121,12 @@ class _Filler:
                 value, example = self._find_text(schema, name)
             case _:
                 return None
-        return schema.get("default", example) if value is None and required else value
+        if value is not None or not required:
+            return value
+        is_choice = bool(options[1:]) or _type(schema) in ("integer", "number")
+        if "default" not in schema and depth == 1 and (is_choice or example in _EXAMPLES):
+            self.examples.append(name)
+        return schema.get("default", example)
 
     def _fill_object(self, schema: Schema, depth: int) -> dict[str, Any]:
         """Fill the required properties, and the others that the sentence has a value for."""
@@ -139,18 +156,22 @@ class _Filler:
             match = re.search(format[0], self._text)
             return match and match[0], format[1]
         if is_color(name, schema):
-            return find_color(self._text), "teal"
+            return find_color(self._text), _COLOR_EXAMPLE
         if self._quotes:
             return self._quotes.pop(0), ""
         if name.lower() in _PLACES:
             place = _PLACE.search(self._text)
-            return place and place[1], "Berlin"
+            return place and place[1], _PLACE_EXAMPLE
         return None, _strip_request(self._text)
 
     def _take_number(self, schema: Schema, name: str) -> float | None:
         """Take the number before the property's name ("20 sides"), or the first one left."""
         if not self._numbers:
-            return None
+            text = next((quote for quote in self._quotes if _NUMBER.fullmatch(quote)), None)
+            if text is None:
+                return None
+            self._quotes.remove(text)
+            return _clamp(float(text), schema)
         before = re.search(rf"(-?\d+(?:\.\d+)?)[\s-]+{re.escape(name)}", self._text, re.IGNORECASE)
         number = before[1] if before and before[1] in self._numbers else self._numbers[0]
         self._numbers.remove(number)
@@ -259,6 +280,12 @@ def build_example(action: Action) -> str:
     return " ".join(filter(None, [format_title(action), *dict.fromkeys(values[:3])]))
 
 
+_SAMPLES = {
+    "day": "Sunday",
+    **dict.fromkeys(("customer", "name", "owner", "person", "recipient", "user"), "Ann"),
+}
+
+
 def format_title(action: Action) -> str:
     """Return an action's name as a person would write it."""
     return " ".join(split_words(action.name)).capitalize()
@@ -313,5 +340,8 @@ def _example_phrase(name: str, schema: Schema) -> str:
         return "in Paris"
     if schema.get("type") in ("integer", "number"):
         return str(schema.get("minimum", 3))
-    words = "Sunday" if name.lower() == "day" else "water the plants"
-    return f'"{words}"' if schema.get("type") == "string" else ""
+    if schema.get("type") != "string":
+        return ""
+    if format := _FORMATS.get(str(schema.get("format"))):
+        return format[1]
+    return f'"{_SAMPLES.get(name.lower(), "water the plants")}"'

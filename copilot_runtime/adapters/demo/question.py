@@ -115,8 +115,8 @@ class Question:
         self.period = period
         """Conditions on the time."""
         key = stem(table.key.name)[:-1] if table.key else []
-        noted = {word for column in table.columns if column.note for word in stem(column.name)}
-        self.rows = (_ROWS | {*stem(table.name), *key}) - noted
+        numbers = {word for column in table.columns if column.note for word in stem(column.name)}
+        self.rows = (_ROWS | {*stem(table.name), *key}) - numbers
         """Stems of what rows are called: words of the table's name, and of its key.
 
         A column of numbers that is a text is meant before the rows, though it cannot be added up.

@@ -1,17 +1,22 @@
 """An agent that answers questions about data, and its tools for other agents and programs."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, cast
 
-from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.transport import Services
 
 _PACKAGES = ("duckdb", "plotly", "pytz", "rapidfuzz", "sqlglot", "sse_starlette", "vl_convert")
 """Required modules, which are located without being imported."""
+
+
+_WORKERS_FILES = ".copilot/charts"
+"""Folder that several workers share instead of charts and downloads in memory."""
 
 
 class AnalystExtension(Extension):
@@ -45,6 +50,19 @@ class AnalystExtension(Extension):
     def place(self, path: str) -> None:
         for analyst in self._analysts:
             analyst.charts.path = analyst.downloads.results.path = path
+
+    def list_private_state(self, settings: CoreSettings) -> Sequence[PrivateState]:
+        section = narrow_settings(settings).analyst
+        if not section.name or section.files or settings.workers > 1:
+            return []
+        text = (
+            "Servers that share these threads in PostgreSQL have charts and downloads of their own."
+        )
+        return [PrivateState("charts", text, "Set analyst.files to s3://BUCKET/PREFIX.")]
+
+    def list_worker_variables(self, settings: CoreSettings) -> Mapping[str, str]:
+        section = narrow_settings(settings).analyst
+        return {} if section.files else {"COPILOT_ANALYST_FILES": f"local:{_WORKERS_FILES}"}
 
     async def count_bytes(self, owner: str, *, is_prefix: bool = False) -> Mapping[str, int]:
         counts = [

@@ -11,7 +11,7 @@ from copilot_runtime.base.jsonvalue import JsonValue, as_count, as_list, get_obj
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.identifiers import BASE, CHUNK, Identifier
-from copilot_runtime.extensions.knowledge.passages import ANCHOR
+from copilot_runtime.extensions.knowledge.passages import ANCHOR, repeats_title
 from copilot_runtime.extensions.knowledge.resources import Resource
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
@@ -77,7 +77,7 @@ def render_document(
     if document:
         title = get_text(resource.fields, "title") or title
         text = "".join(
-            (f"<h2>{escape(heading)}</h2>" if heading != title else "")
+            ("" if repeats_title(heading, title) else f"<h2>{escape(heading)}</h2>")
             + "".join(_render_chunk(chunk, is_marked=chunk.uri == resource.uri) for chunk in chunks)
             for heading, chunks in groupby(document, _find_heading)
         )

@@ -42,6 +42,8 @@ _MOST_LINKS = 100
 _LONGEST_TITLE = 120
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 """Stands between a heading and the one above it."""
+_BETWEEN_NAMES = "\N{MIDDLE DOT}|-\N{EN DASH}\N{EM DASH}"
+"""Stand between the title of a page and the name of its site."""
 
 
 def build_passage(
@@ -128,6 +130,14 @@ def _find_headings(resource: "Resource") -> str:
     return _BELOW.join(text[:_LONGEST_TITLE] for text in (title, *above) if text)
 
 
+def repeats_title(heading: str, title: str) -> bool:
+    """Return `True` if a heading is the title, or its part before or after a site's name."""
+    parts = [f" {mark} " for mark in _BETWEEN_NAMES]
+    return heading == title or any(
+        title.startswith(heading + part) or title.endswith(part + heading) for part in parts
+    )
+
+
 def _find_title(resource: "Resource", text: str) -> str:
     """Return the title of a resource: its own, or that of its page with the position in it."""
     title = get_text(resource.fields, "title")
@@ -138,7 +148,7 @@ def _find_title(resource: "Resource", text: str) -> str:
     place = get_object(resource.fields, "place")
     heading = get_text(place, "heading").rpartition(_BELOW)[2]
     page = as_count(place.get("page"))
-    parts = [title or resource.id.name, heading if heading != title else ""]
+    parts = [title or resource.id.name, "" if repeats_title(heading, title) else heading]
     if page is not None:
         parts.append(f"page {page}")
     return ", ".join(filter(None, parts))[:_LONGEST_TITLE]

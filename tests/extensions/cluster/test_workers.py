@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from copilot_runtime.cli import workers
 from copilot_runtime.cli.workers import set_port
 from tests.processes import Output, Program, finished, running
-from tests.wire_agui.http import Browser, text_of
+from tests.wire_agui.http import Browser, text_of, user
 
 pytestmark = pytest.mark.anyio
 
@@ -323,6 +323,27 @@ def test_a_second_server_is_refused_though_no_worker_of_the_first_listens_yet(
 
     assert second.returncode == 1
     assert f"Port {port} on 127.0.0.1 is in use." in second.stderr
+
+
+async def test_any_worker_has_the_chart_of_another(
+    tmp_path: Path, environ: Mapping[str, str]
+) -> None:
+    (tmp_path / "sales.csv").write_text("region,amount\nnorth,10\nsouth,20\n")
+    (tmp_path / "copilot.yml").write_text("analyst: {name: analyst, data: [sales.csv]}\n")
+    words = [sys.executable, "-m", "copilot_runtime", "serve", "--workers", "2", "--port", "0"]
+    with running(words, cwd=tmp_path, env={**environ, "OPENAI_API_KEY": ""}) as program:
+        port = int(program.until(r"runtimeUrl  http://127.0.0.1:(\d+)/")[1])
+        browser = Browser(port, "/graphql")
+        answer = await browser.run(agent="analyst", messages=[user("Chart of amount by region")])
+        [chart] = {
+            event["content"]["id"]
+            for event in answer.events()
+            if event.get("activityType") == "analyst-chart"
+        }
+        path = f"/analyst/charts/{chart}.json"
+        found = [(await browser.ask("GET", path)).status for _ in range(CONNECTIONS)]
+
+    assert found == [200] * CONNECTIONS
 
 
 def test_workers_start_at_the_port_of_a_server_that_has_just_ended(tmp_path: Path) -> None:

@@ -102,6 +102,10 @@ async def test_a_heading_that_the_title_repeats_is_read_once(tmp_path: Path) -> 
     (found,) = await (await stocked(tmp_path)).search("dogs")
 
     assert found.text == "Dogs and cats - Mill \u203a Dogs\nwait outside."
+    for title in ("Cats", "Cats | Mill", "Mill \u00b7 Cats", "Cats - Mill"):
+        (tmp_path / "pets.html").write_text(f"<title>{title}</title><h1>Cats</h1>sleep inside.")
+        (found,) = await (await stocked(tmp_path)).search("cats")
+        assert found.title == title
 
 
 async def test_of_several_texts_the_best_match_of_any_counts(knowledge: Knowledge) -> None:

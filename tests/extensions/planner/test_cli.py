@@ -287,7 +287,8 @@ def test_a_plan_is_found_by_the_beginning_of_its_id(url: str) -> None:
     for beginning in (id[:12], id.removeprefix("ck-")[:8]):
         shown = run("plans", "show", beginning, "--json", "--url", url)
         assert json.loads(shown.stdout)["id"] == id
-    assert run("plans", "answer", id[3:11], "yes", "--url", url).returncode == 0
+    answered = run("plans", "answer", id[3:11], "yes", "--url", url)
+    assert (answered.returncode, answered.stderr) == (0, "Answered the plan: approve.\n")
     done = run("plans", "watch", id[:11], "--url", url)
     assert (done.returncode, done.stdout.startswith(f"plan {id}: letter")) == (0, True)
     stopped = run("plans", "stop", id[:11], "--url", url)

@@ -42,7 +42,7 @@ function drawChart(node, title, { id, title: words }) {
   const image = node.querySelector("img") ?? Object.assign(element("img"), { alt: words || "Chart", hidden: true }), box = element("div", "", "chart");
   box.append(image);
   node.replaceChildren(title, box);
-  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), () => image.replaceWith(element("small", "The chart is no longer kept.")));
+  loadPicture(id).then((data) => Object.assign(image, { src: data, hidden: false }), (error) => image.replaceWith(element("small", error.status === 404 ? "This server does not have the chart. Ask for it again." : error.message)));
 }
 
 themeListeners.add(() => {

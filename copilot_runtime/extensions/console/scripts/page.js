@@ -16,7 +16,6 @@ async function go() {
   threadId = found?.id ?? newId();
   if (agents[agent]) $("agent").value = agent;
   show(new Conversation());
-  dismissBanners();
   setBusy(false);
   openThreads(false);
   drawThreads();

@@ -13,6 +13,7 @@ const tabs = "BroadcastChannel" in window ? new BroadcastChannel(`copilot-runtim
 const pathOf = (name) => `/agent/${encodeURIComponent(agent)}/${name}`;
 
 function show(conversation) {
+  dismissBanners();
   thread = conversation;
   thread.items.forEach((item) => thread.changed.add(item));
   transcript = new Transcript($("items"), thread);
@@ -27,10 +28,12 @@ async function alone(work, ways) {
   const mine = reading = { controller: new AbortController(), stop: false };
   setBusy(true);
   dismissBanners();
+  let lost;
   try {
     await work(mine);
   } catch (error) {
-    if (!mine.controller.signal.aborted) showProblem(error, ways);
+    lost = error.broken && !ways && error;
+    if (!mine.controller.signal.aborted && !lost) { dismissBanners(); showProblem(error, ways); }
   } finally {
     if (reading === mine) {
       reading = null;
@@ -39,9 +42,17 @@ async function alone(work, ways) {
       draw();
       refreshThreads();
       discoverLeftOut().catch(() => {});  // of the tools of this run
-      if (again) open();
+      if (lost) lookAfter(lost);
+      else if (again) open();
     }
   }
+}
+
+/* Reads from the server what became of a run whose stream broke off. */
+function lookAfter(lost) {
+  open();
+  lost.message += " Looking whether the server goes on with it …";
+  showProblem(lost);
 }
 
 /* Sends requests to the agent until it calls no more frontend tools. A click is repeated each time, as no message has it. */
@@ -91,7 +102,7 @@ async function readRun(mine, body) {
     scheduleDraw();
   }
   if (conversation.run === before) throw new Problem("No answer", "The server closed the stream without a word.");
-  if (!conversation.run.ended) throw new Problem("Connection lost", "The answer broke off here, but the server goes on with it.", { broken: true });
+  if (!conversation.run.ended) throw new Problem("Connection lost", "The answer broke off here.", { broken: true });
   return conversation.run;
 }
 
@@ -122,6 +133,7 @@ function finishCalls() {
 /* Shows the server's state of the thread, and follows its active run. */
 function open() {
   again = false;
+  const ways = [["Try again", open]];
   return alone(async (mine) => {
     const conversation = new Conversation();
     const body = { ...input(), messages: [], state: {} };
@@ -134,10 +146,14 @@ function open() {
       }
       scheduleDraw();
     }
+    if (!conversation.run && thread.items.length) {
+      ways.pop();  // there is nothing to read
+      throw new Problem("Connection lost", "The server does not have this answer.");
+    }
     if (thread !== conversation) show(conversation);
     if (conversation.run && !conversation.run.ended)
-      throw new Problem("Connection lost", "The answer broke off here, but the server may go on with it.", { broken: true });
-  }, [["Try again", open]]);
+      throw new Problem("Connection lost", "The answer broke off here.", { broken: true });
+  }, ways);
 }
 
 /* Stops the run on the server; its last events arrive as usual. */
@@ -233,7 +249,7 @@ function edit(item, bubble) {
 }
 
 function showProblem(error, ways = []) {
-  const shown = error.broken ? [["Go on", open]] : ways;
+  const shown = error.broken ? [["Look again", open]] : ways;
   $("waiting").before(banner(error, shown));
   scrollDown();
 }

@@ -4,7 +4,7 @@
 const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now()}-${Math.random()}`;
 
 class Problem extends Error {
-  /* `broken`: the response had started, and the server continues the run. `retryAt`: the earliest time for a retry. */
+  /* `broken`: the response had started, and the server may continue the run. `retryAt`: the earliest time for a retry. */
   constructor(title, message, { broken = false, retryAt, status } = {}) {
     super(message);
     this.title = title;
@@ -72,7 +72,7 @@ async function* events(path, body, signal) {
     }
   } catch (error) {
     if (signal.aborted || error instanceof Problem) throw error;
-    throw new Problem("Connection lost", `The answer broke off here, but the server goes on with it. (${error.message})`, { broken: true });
+    throw new Problem("Connection lost", `The answer broke off here. (${error.message})`, { broken: true });
   }
 }
 

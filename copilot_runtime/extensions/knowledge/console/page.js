@@ -90,6 +90,8 @@ async function watch() {
 async function showOntology() {
   const picture = await (await fetchData("/knowledge/ontology.svg", "image/svg+xml")).text();
   $("ontology-box").hidden = !count;
+  $("no-ontology").hidden = picture.includes("<g>");  // a box for each class
+  $("ontology").parentElement.hidden = !$("no-ontology").hidden;
   $("ontology").src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
 }
 

@@ -208,7 +208,9 @@ def answer(
         id = get_text(await client.find(plan_id), "id")
         return await client.touch("answer", id, task, values)
 
-    _print(_run(client, work), client, as_json=as_json)
+    plan = _run(client, work)
+    typer.echo(f"Answered {f'task {task}' if task else 'the plan'}: {values['answer']}.", err=True)
+    _print(plan, client, as_json=as_json)
 
 
 def _is_over(plan: JsonObject, task_id: str) -> bool:

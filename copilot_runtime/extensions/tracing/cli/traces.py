@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -68,7 +69,7 @@ TextOption = Annotated[
     str,
     typer.Option(
         "--text",
-        help="Search text in spans, models, errors and answers; or a prefix of the trace id.",
+        help="Search text in questions, answers, spans, models, errors; or a trace id prefix.",
     ),
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of traces.")]
@@ -178,7 +179,7 @@ def show_list(
         show_json({"traces": found})
         return
     head = ("STARTED", "TRACE", "AGENT", "TIME", "SPANS", "TOKENS", "COST", "ENDED")
-    head += ("THREAD", "RATING")
+    head += ("THREAD", "RATING", "QUESTION")
     rows = [
         (
             format_time(it["start_time_unix_nano"]),
@@ -191,6 +192,7 @@ def show_list(
             _describe_end(it),
             it["thread_id"],
             it.get("rating", ""),
+            shorten(it["question"], 60, placeholder=" …"),
         )
         for it in found
     ]

@@ -108,7 +108,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         with LineReader(self._decode) as reader:
             for summary, places in self._find(filter, before):
                 records = reader.read_spans(summary.trace_id, places)
-                if match_text(records, filter.text):
+                if match_text(summary.question, records, filter.text):
                     yield summary, records
 
     async def _delete(self, is_meant: Callable[[TraceSummary], bool]) -> int:

@@ -118,7 +118,7 @@ class MemoryTraceStore(TraceStore):
             with self._lock:
                 spans = list(trace.spans.values())
             records = [encode_span(span) for span, _ in spans]
-            if match_text(records, filter.text):
+            if match_text(summary.question, records, filter.text):
                 yield summary, records
 
     def _find(self, filter: TraceFilter, before: str) -> Iterator[tuple[TraceSummary, _Trace]]:

@@ -232,7 +232,7 @@ class _Reader(sqlite3.Connection):
         for traces in _split(_find_traces(self, filter, before)):
             spans = _read_spans(self, [trace.id for trace in traces])
             for number, summary in traces:
-                if match_text(spans[number], filter.text):
+                if match_text(summary.question, spans[number], filter.text):
                     yield summary, spans[number]
 
     def end_look(self) -> None:
@@ -564,8 +564,9 @@ def _write_conditions(filter: TraceFilter) -> tuple[list[str], list[Any]]:
     if filter.has_error is not None:
         conditions.append("errors > 0" if filter.has_error else "errors = 0")
     if pattern := _write_pattern(filter.text):
-        conditions.append("id IN (SELECT trace FROM records WHERE record LIKE ? ESCAPE '!')")
-        values.append(pattern)
+        records = "SELECT trace FROM records WHERE record LIKE ? ESCAPE '!'"
+        conditions.append(f"(question LIKE ? ESCAPE '!' OR id IN ({records}))")
+        values += [pattern, pattern]
     return conditions, values
 
 

@@ -21,10 +21,10 @@ def find_question(messages: Any) -> str:
     return " ".join(last[:1_000].split())[:200]
 
 
-def match_text(spans: Iterable[Record], text: str) -> bool:
-    """Return `True` if a span contains a text, ignoring case; an empty text always matches."""
+def match_text(question: str, spans: Iterable[Record], text: str) -> bool:
+    """Return `True` if the question of a trace or a span contains a text, ignoring case."""
     lower = text.lower()
-    return not lower or any(has_text(span, lower) for span in spans)
+    return lower in question.lower() or any(has_text(span, lower) for span in spans)
 
 
 def has_text(span: Record, text: str) -> bool:
@@ -86,7 +86,7 @@ _SEARCHED = (
     semconv.TOOL_NAME,
 )
 _SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
-"""Searched content attributes: answers and comments; prompts would match nearly every trace."""
+"""Searched content attributes: answers and comments; a prompt would match nearly all traces."""
 _MARKUP = {"id", "role", "type", "finish_reason"}
 """Technical fields of messages that the search ignores."""
 _SHORTEST_ID = 4

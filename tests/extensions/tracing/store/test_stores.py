@@ -77,11 +77,12 @@ async def test_a_rating_is_in_the_summary_and_changes_with_its_span(store: Trace
         ("1-0000", False),
         ("assistant", False),
         ("tool_call", False),
+        ("whose BIRD is", True),
         ("prompt", False),
     ],
 )
 @in_one_test("is_text", [False, True])
-async def test_a_text_finds_answers_that_are_kept_and_the_beginning_of_an_id(
+async def test_a_text_finds_questions_and_answers_that_are_kept_and_the_beginning_of_an_id(
     store: TraceStore, text: str, *, is_found: bool, is_text: bool
 ) -> None:
     call = {"type": "tool_call", "id": "c", "name": "find", "arguments": {"city": ["Oslo", 1]}}
@@ -89,7 +90,10 @@ async def test_a_text_finds_answers_that_are_kept_and_the_beginning_of_an_id(
     answer = [{"role": "assistant", "finish_reason": "stop", "parts": [said, call]}]
     content = {
         semconv.OUTPUT_MESSAGES: json.dumps(answer, ensure_ascii=False) if is_text else answer,
-        semconv.INPUT_MESSAGES: "a prompt",
+        semconv.INPUT_MESSAGES: [
+            {"role": "system", "parts": [{"type": "text", "content": "a prompt"}]},
+            {"role": "user", "parts": [{"type": "text", "content": "Whose\nbird is it?"}]},
+        ],
         semconv.FEEDBACK_COMMENT: "[It fits badly",
     }
     store.add(make_span("t1-00000", "a", content=content))

@@ -88,16 +88,16 @@ class ColumnTypes:
             name: find_unit(values) if kinds.get(name) in (None, *_NUMBERS) else ""
             for name, values in samples.items()
         }
-        told = {name: self._list_told(name, kind) for name, kind in kinds.items()}
+        readings = {name: self._list_readings(name, kind) for name, kind in kinds.items()}
         fitting = {
-            name: self._list_fitting(name, samples[name]) for name in names if name not in told
+            name: self._list_fitting(name, samples[name]) for name in names if name not in readings
         }
-        is_comma = _find_separator([*fitting.values(), *told.values()])
+        is_comma = _find_separator([*fitting.values(), *readings.values()])
         doubts = {
             name: _choose_separator(forms, is_comma, may_be_thousands=self._has_semicolons)
             for name, forms in fitting.items()
         }
-        for name, forms in told.items():
+        for name, forms in readings.items():
             # with whole numbers, thousands would be the only choice
             is_fraction = is_comma is None and DECIMAL not in forms
             doubts[name] = _choose_separator(forms, is_fraction or is_comma)
@@ -114,7 +114,7 @@ class ColumnTypes:
             for name, forms in found.items()
             if not forms and not doubts[name]
         }
-        found = {**found, **told}
+        found = {**found, **readings}
         order = _find_order(found) if self._dates is None else self._dates
         return [self._choose(name, found[name], order, doubts[name]) for name in names]
 
@@ -129,7 +129,7 @@ class ColumnTypes:
         row: Any = self._connection.execute(f"SELECT typeof(CAST(NULL AS {type}))").fetchone()
         return str(row[0]).partition("(")[0]
 
-    def _list_told(self, name: str, kind: str) -> list[Form]:
+    def _list_readings(self, name: str, kind: str) -> list[Form]:
         """Return the forms in which most texts of a column have the type that the operator said.
 
         A column whose texts are none has no form.

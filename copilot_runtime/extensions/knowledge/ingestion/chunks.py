@@ -164,7 +164,7 @@ def find_new_passages(passages: Iterable[Chunk], texts: Iterable[str]) -> Iterat
     pairs = [_list_pairs(it.text) for it in others]
     words = _split_words(" _ ".join(annotated))
     sought = {*chain.from_iterable(pairs)}
-    old = sought.intersection(words) | wanted_pairs.intersection(pairwise(words))
+    old = sought.intersection(words) | sought.intersection(pairwise(words))
     counts = [len([*filterfalse(old.__contains__, one)]) for one in pairs]
     total = sum(map(len, pairs)) + sum(it.count(" ") or 1 for it in same)
     is_annotated = 2 * sum(counts) <= total

@@ -49,6 +49,7 @@ def post(names: Names, text: str, headers: Mapping[str, str] = TOKEN, **more: An
     app = names["app"] if "app" in names else names["runtime"].app()
     path = path_in(app)
     with TestClient(app) as client:
+        client.post("/login", data={"user": "ann", "password": "open-sesame"})  # where there is one
         answer = client.post(path, json=chat(user(text), query=PLAIN, **more), headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.json()

@@ -90,8 +90,8 @@ def merge_history(
     whole = [it for it in fold_thread(logs) if not (instructions and _is_instruction(it))]
     stored = _drop_placeholders(whole, answered={it.call_id for it in turns if is_real_result(it)})
     by_key = {_key(message): message for message in stored}
-    again = by_key.get(_key(turns[-1])) if turns and is_question(turns[-1]) else None
-    if again is not None and is_question(again) and not goes_on:
+    again = by_key.get(_key(turns[-1])) if turns and _is_question(turns[-1]) else None
+    if again is not None and _is_question(again) and not goes_on:
         merged = _go_back(stored, by_key, turns)
     else:
         unanswered = _find_unanswered_calls(stored, {*_collect_server_actions(logs)})
@@ -126,11 +126,6 @@ def restore_added_fields(sent: Sequence[Message], runs: Sequence[StoredRun]) -> 
             message = replace(message, extra=extra)
         restored.append(message)
     return restored
-
-
-def is_question(message: Message) -> bool:
-    """Return `True` for a message of the user."""
-    return isinstance(message, TextMessage | ImageMessage) and message.role == "user"
 
 
 def _drop_placeholders(messages: Sequence[Message], answered: AbstractSet[str]) -> list[Message]:
@@ -179,7 +174,7 @@ def _extend(
         if isinstance(message, ResultMessage) and message.call_id in unanswered:
             # a client that does not send the call does not know its name
             message = replace(message, name=unanswered.pop(message.call_id))
-        elif not (is_question(message) and at >= end and (not was_there or message is turns[-1])):
+        elif not (_is_question(message) and at >= end and (not was_there or message is turns[-1])):
             ignored += 1
             continue
         messages.append(message)
@@ -213,6 +208,10 @@ def _find_unanswered_calls(
         elif isinstance(message, ResultMessage):
             calls.pop(message.call_id, None)
     return calls
+
+
+def _is_question(message: Message) -> bool:
+    return isinstance(message, TextMessage | ImageMessage) and message.role == "user"
 
 
 def _is_instruction(message: Message) -> bool:

@@ -448,7 +448,7 @@ class Runtime:
                 click=request.click,
             )
             await convert_exits(writer.append(started))
-            if run.is_rewritten or self._threads.asks_again(request, writer.messages):
+            if run.is_rewritten:
                 await convert_exits(writer.append(MessagesSnapshot(messages=request.messages)))
         except BaseException as error:
             if writer is not None and request.persist:  # the next run waits for its end

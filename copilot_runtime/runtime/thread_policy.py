@@ -5,14 +5,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from copilot_runtime.api.agent import Agent, HistoryOwner
-from copilot_runtime.api.messages import ActionExecutionMessage, Message
+from copilot_runtime.api.messages import ActionExecutionMessage
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.runtime.history import (
-    is_question,
-    restore_added_fields,
-    restore_history,
-    select_owner,
-)
+from copilot_runtime.runtime.history import restore_added_fields, restore_history, select_owner
 from copilot_runtime.runtime.interrupts import check_agent, check_answers, find_asking_run
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
@@ -64,15 +59,6 @@ class ThreadPolicy:
         history = restore_history(run, runs)
         continued = replace(run, messages=history.messages)
         return Continuation(continued, history.is_rewritten and run.persist, asking)
-
-    def asks_again(self, run: RunInput, new: Sequence[Message]) -> bool:
-        """Return `True` if a run repeats a stored question, whose former answer it replaces.
-
-        `new` are the messages that the run added to its thread.
-        """
-        if self.store is None or not run.persist or run.is_v1 or run.resume or run.click or new:
-            return False
-        return bool(run.messages) and is_question(run.messages[-1])
 
     async def confirm_answers(self, run: RunInput) -> None:
         """Raise `Misuse` if a question was answered through another server meanwhile.

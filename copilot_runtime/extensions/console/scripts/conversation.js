@@ -66,8 +66,6 @@ class Conversation {
 
   /* Applies a message snapshot; items that only the page has are kept. */
   replace(messages) {
-    const last = messages.at(-1), at = this.items.indexOf(this.message(last?.id));
-    if (last?.role === "user" && at >= 0 && !this.run?.items.length) this.cut(at + 1);  // asked again
     const named = new Set(messages.map((message) => message.id));
     const spoken = (item) => SENT.has(item.role) && item.role !== "reasoning";
     this.items = this.items.filter((item) => !spoken(item) || named.has(item.id));

@@ -67,6 +67,11 @@ def quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def quote_texts(texts: Iterable[str]) -> str:
+    """Quote texts as SQL literals with commas between them."""
+    return ", ".join(map(quote_text, texts))
+
+
 _LONGEST_SAVED = 50
 """Maximum length of a name, in characters; a digest of its owner is appended."""
 

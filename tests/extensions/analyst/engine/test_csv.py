@@ -474,9 +474,10 @@ async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(
 
 TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
     "d,code,n\n01/03/2026,7,1\n02/03/2026,8,x\n": (
-        {"dates": "day-first", "columns": {"code": "varchar", "n": "bigint"}},
+        {"dates": "day-first", "columns": {"code": "varchar", "n": "bigint", "q": "date"}},
         [(date(2026, 3, 1), "7", 1), (date(2026, 3, 2), "8", None)],
-        "1 values of 'n' are no BIGINT: they are empty.",
+        "The settings give a type to columns that are not here: q. 1 values of 'n' are no BIGINT: "
+        "they are empty.",
     ),
     "d;n\n03.01.2026;1.234,50 \u20ac\n15.02.2026;89,90 \u20ac\nk.A.;n/a\n": (
         {"columns": {"d": "date", "n": "decimal(9,2)"}},

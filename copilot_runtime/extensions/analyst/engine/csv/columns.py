@@ -88,15 +88,27 @@ class ColumnTypes:
             name: find_unit(values) if kinds.get(name) in (None, *_NUMBERS) else ""
             for name, values in samples.items()
         }
-        readings = {name: self._list_readings(name, kind) for name, kind in kinds.items()}
+        chosen = {name: self._list_readings(name, kind) for name, kind in kinds.items()}
         fitting = {
-            name: self._list_fitting(name, samples[name]) for name in names if name not in readings
+            name: self._list_fitting(name, samples[name]) for name in names if name not in chosen
         }
-        is_comma = _find_separator([*fitting.values(), *readings.values()])
+        is_comma = _find_separator([*fitting.values(), *chosen.values()])
         doubts = {
-            name: _choose_separator(forms, is_comma, may_be_thousands=self._has_semicolons)
-            for name, forms in fitting.items()
+            **self._decide_chosen(chosen, is_comma),
+            **self._decide_fitting(fitting, samples, is_comma),
         }
+        found = {**self._keep_true(fitting), **chosen}
+        for name in fitting:
+            if not found[name] and not doubts[name]:
+                doubts[name] = self._describe_others(name, samples[name])
+        order = _find_order(found) if self._dates is None else self._dates
+        return [self._choose(name, found[name], order, doubts[name]) for name in names]
+
+    def _decide_chosen(
+        self, readings: Mapping[str, list[Form]], is_comma: bool | None
+    ) -> Mapping[str, str]:
+        """Keep the forms with one separator in the operator's columns; return the doubts."""
+        doubts: dict[str, str] = {}
         for name, forms in readings.items():
             # with whole numbers, thousands would be the only choice
             is_fraction = is_comma is None and DECIMAL not in forms
@@ -104,19 +116,22 @@ class ColumnTypes:
             if not forms:
                 type = self._types[name.lower()]
                 doubts[name] = f"is a text: none of its values is of the type {type}"
+        return doubts
+
+    def _decide_fitting(
+        self,
+        fitting: Mapping[str, list[Form]],
+        samples: Mapping[str, Sequence[str]],
+        is_comma: bool | None,
+    ) -> Mapping[str, str]:
+        """Keep the forms with one separator that lose nothing; return the doubts."""
+        doubts: dict[str, str] = {}
         for name, forms in fitting.items():
-            if DECIMAL in forms and (doubt := _find_lost_form(name, samples[name])):
+            doubts[name] = _choose_separator(forms, is_comma, may_be_thousands=self._has_semicolons)
+            if DECIMAL in forms and (lost := _find_lost_form(name, samples[name])):
                 forms.clear()
-                doubts[name] = doubt
-        found = self._keep_true(fitting)
-        doubts |= {
-            name: self._describe_others(name, samples[name])
-            for name, forms in found.items()
-            if not forms and not doubts[name]
-        }
-        found = {**found, **readings}
-        order = _find_order(found) if self._dates is None else self._dates
-        return [self._choose(name, found[name], order, doubts[name]) for name in names]
+                doubts[name] = lost
+        return doubts
 
     def _list_fitting(self, name: str, sample: Sequence[str]) -> list[Form]:
         if unit := self._units[name]:

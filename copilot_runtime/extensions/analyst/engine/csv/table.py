@@ -23,7 +23,7 @@ from copilot_runtime.extensions.analyst.engine.csv.values import (
     find_signs,
     replace_marks,
 )
-from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text, quote_texts
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
 logger = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ class CsvFiles:
                 self._connection.execute(f"DROP TABLE {part}")
         cursor = self._connection.execute(f"FROM {texts} LIMIT 0")
         names = [str(item[0]) for item in cursor.description or ()]
+        self._note_missing(names)
         has_semicolons = any(layout.delimiter == ";" for layout, _ in pairs)
 
         def find_types(table: str) -> Sequence[TypedColumn]:
@@ -121,6 +122,14 @@ class CsvFiles:
             *self._notes[:_MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
+
+    def _note_missing(self, names: Sequence[str]) -> None:
+        """Note columns to which the operator gave a type, and which the table does not have."""
+        found = {name.lower() for name in names}
+        if missing := [it for it in self._options.columns if it.lower() not in found]:
+            self._notes.append(
+                f"The settings give a type to columns that are not here: {', '.join(missing)}."
+            )
 
     def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
@@ -182,7 +191,7 @@ class CsvFiles:
             if at not in layout.unnamed
         ]
         empty = [f"coalesce({name}, '') = ''" for name in columns]
-        texts = ", ".join(map(quote_text, dict.fromkeys(["", *remarks])))
+        texts = quote_texts(dict.fromkeys(["", *remarks]))
         remark = f"{columns[0]} <> '' AND {columns[0]} IN ({texts})"
         if layout.has_comments:
             remark = f"({remark} OR starts_with({columns[0]}, '#'))"

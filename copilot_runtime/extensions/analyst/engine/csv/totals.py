@@ -8,7 +8,7 @@ from math import isclose
 import duckdb
 
 from copilot_runtime.extensions.analyst.engine.csv.columns import TypedColumn
-from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text, quote_texts
 
 _NUMBERS = ("BIGINT", "DOUBLE")
 
@@ -69,7 +69,7 @@ class Totals:
         """
         if not self._found:
             return
-        words = _list(self._found)
+        words = quote_texts(self._found)
         labels = [quote_name(name) for name in names[:_LABELS]]
         is_total = f"coalesce({write_label(labels)}, '') IN ({words})"
         columns = find_types(f"(FROM {texts} WHERE NOT {is_total})")
@@ -98,7 +98,7 @@ class Totals:
             "Leave them out of sums."
         )
         label = write_label([quote_name(name) for name in names])
-        return f"coalesce({label}, '') NOT IN ({_list(self._found)})"
+        return f"coalesce({label}, '') NOT IN ({quote_texts(self._found)})"
 
     def find_bare(self, table: str, columns: Sequence[TypedColumn]) -> None:
         """Say if each line without a label has sums of the lines above it, or of its block."""
@@ -156,10 +156,6 @@ def _adds_up(line: Sequence[float | None], sums: Sequence[tuple[float, float]]) 
     ]
     is_sum = any(cell and count > 1 for cell, count in found)
     return is_sum and (len(found) == len(pairs) or any(cell and count > 2 for cell, count in found))
-
-
-def _list(words: Iterable[str]) -> str:
-    return ", ".join(map(quote_text, words))
 
 
 def _join_words(words: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import duckdb
 
 from copilot_runtime.base.encodings import BLOCK
 from copilot_runtime.base.shapes import DITTO
-from copilot_runtime.extensions.analyst.engine.datasets import quote_text
+from copilot_runtime.extensions.analyst.engine.datasets import quote_text, quote_texts
 
 _ERRORS = (
     *("#N/A", "#REF!", "#DIV/0!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#ERROR!", "#SPILL!"),
@@ -17,15 +17,12 @@ _ERRORS = (
 """Errors of formulas, as spreadsheets write them into CSV files."""
 
 
-def _list(texts: Sequence[str]) -> str:
-    return f"({', '.join(map(quote_text, texts))})"
-
-
 Kind = Literal["ditto", "error", "protected", "space"]
 _MARKS: Sequence[Kind] = ("ditto", "error", "protected")
 _TESTS: Mapping[Kind, str] = {
     "ditto": f"({{0}} = {quote_text(DITTO)})",
-    "error": f"(starts_with({{0}}, '#') AND {{0}} IN {_list(_ERRORS)} OR {{0}} = 'Loading...')",
+    "error": f"(starts_with({{0}}, '#') AND {{0}} IN ({quote_texts(_ERRORS)}) "
+    "OR {0} = 'Loading...')",
     "protected": """(starts_with({0}, '="') AND ends_with({0}, '"') AND length({0}) > 3)""",
     "space": "(starts_with({0}, ' ') OR ends_with({0}, ' ') OR ends_with({0}, chr(160)))",
 }

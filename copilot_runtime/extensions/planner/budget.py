@@ -116,7 +116,8 @@ class PlanBudgets:
 
     def _build_request_error(self, used: float) -> LimitExceeded:
         return LimitExceeded(
-            f"The plan has sent {used:.0f} requests to models, the most of one plan."
+            f"The plan has sent {used:.0f} requests to models, planning included: "
+            "the most of one plan."
         )
 
     def _build_dollar_error(self, used: float) -> LimitExceeded:

@@ -180,10 +180,11 @@ class ColumnTypes:
 
     def _sample(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
         count = max(_SAMPLE_VALUES // max(len(names), 1), 50)
-        rows = self._connection.execute(  # the first ones, and some of all
-            f"(FROM {self._table} LIMIT {count}) UNION ALL "
-            f"(FROM {self._table} USING SAMPLE reservoir({count} ROWS) REPEATABLE (1))"
-        ).fetchall()
+        rows = self._connection.execute(f"FROM {self._table} LIMIT {count}").fetchall()
+        if len(rows) == count:
+            rows += self._connection.execute(  # some of all
+                f"FROM {self._table} USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
+            ).fetchall()
         columns = [dict.fromkeys(values) for values in zip(*rows, strict=True)] or [
             {} for _ in names
         ]

@@ -1,5 +1,6 @@
 """Texts of a table that stand for other values: ditto marks, errors, and protected numbers."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,7 @@ _SIGNS: Mapping[Kind, Sequence[str]] = {
     "ditto": (DITTO,),
     "error": ("#", "Loading..."),
     "protected": ('="',),
-    "space": ("\u00a0", ' "', '" ', " \n", " \r", "\n "),
+    "space": ("\u00a0",),
 }
 """Kind → texts of which a file has one if it may have such values."""
 _NOTES: Mapping[Kind, str] = {
@@ -45,15 +46,21 @@ def find_signs(path: Path, delimiter: str) -> Collection[Kind]:
     signs: dict[Kind, list[bytes]] = {
         kind: [it.encode() for it in texts] for kind, texts in _SIGNS.items()
     }
-    signs["space"] += (f"{delimiter} ".encode(), f" {delimiter}".encode())
+    edge = f'[{re.escape(delimiter)}"\\n\\r]'
+    padding = re.compile(f" (?:{edge}|(?<={edge} ))".encode())  # a search for a space is fast
     found: set[Kind] = set()
     end = b""
     with path.open("rb") as file:
         while len(found) < len(signs) and (block := file.read(BLOCK)):
             block = end + block
+            is_ascii = block.isascii()
             for kind, texts in signs.items():
-                if kind not in found and any(it in block for it in texts):
+                if kind not in found and any(
+                    it in block for it in texts if it.isascii() or not is_ascii
+                ):
                     found.add(kind)
+            if "space" not in found and padding.search(block):
+                found.add("space")
             end = block[-16:]
     return found
 

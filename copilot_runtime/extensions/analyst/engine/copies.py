@@ -18,8 +18,10 @@ from copilot_runtime.extensions.analyst.engine.datasets import (
     make_table_name,
     quote_name,
     quote_text,
+    quote_texts,
 )
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
+from copilot_runtime.extensions.analyst.engine.json_files import copy_json
 from copilot_runtime.extensions.analyst.engine.postgres import Export
 from copilot_runtime.extensions.analyst.engine.sandbox import (
     Config,
@@ -34,11 +36,6 @@ from copilot_runtime.extensions.analyst.engine.workbooks import DELIMITER, write
 from copilot_runtime.extensions.analyst.results import Column
 
 logger = logging.getLogger(__name__)
-
-_PARQUET = "read_parquet([{}], union_by_name=true)"
-_JSON = "read_json([{}], union_by_name=true)"
-_WHOLE_JSON = "read_json([{}], union_by_name=true, sample_size=-1)"
-"""It reads all rows to infer the types: slow, but a late row may differ from the first."""
 
 Choose = Callable[[str], str]
 """Returns the name of a new data set for the name of a table."""
@@ -78,7 +75,15 @@ class Copy:
             return self._copy_workbooks(source, choose)
         if source.kind == "csv":
             return self._copy_tables(source, choose)
-        return [self._copy_files(source, choose(source.name))]
+        name = choose(source.name)
+        if source.kind == "json":
+            return [self._copy_json(source, name)]
+        files = quote_texts(map(str, list_files(source)))
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {quote_name(name)} AS "
+            f"FROM read_parquet([{files}], union_by_name=true)"
+        )
+        return [self._read_table(name)]
 
     def _copy_tables(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         """Copy each table of CSV files; those of the same number in several files are one."""
@@ -135,22 +140,11 @@ class Copy:
         notes = table.create_table(name)
         return replace(self._read_table(name), notes=notes, totals=table.totals)
 
-    def _copy_files(self, source: DataSource, name: str) -> StoredTable:
-        paths = list_files(source)
-        if source.kind == "parquet":
-            return self._read_files(name, _PARQUET, paths)
-        paths = [decode_file(self._connection, path, self._texts).path for path in paths]
-        try:
-            return self._read_files(name, _JSON, paths)
-        except (duckdb.ConversionException, duckdb.InvalidInputException):
-            return self._read_files(name, _WHOLE_JSON, paths)
-
-    def _read_files(self, name: str, reader: str, paths: Sequence[Path]) -> StoredTable:
-        files = ", ".join(quote_text(str(path)) for path in paths)
-        self._connection.execute(
-            f"CREATE OR REPLACE TABLE {quote_name(name)} AS FROM {reader.format(files)}"
-        )
-        return self._read_table(name)
+    def _copy_json(self, source: DataSource, name: str) -> StoredTable:
+        files = [decode_file(self._connection, it, self._texts) for it in list_files(source)]
+        options = CsvOptions(columns=source.columns, dates=source.dates)
+        notes = copy_json(self._connection, name, files, self._texts, options)
+        return replace(self._read_table(name), notes=notes)
 
     def _copy_database(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         location = quote_text(str(list_files(source)[0]))

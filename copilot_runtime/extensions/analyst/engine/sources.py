@@ -46,11 +46,11 @@ SUFFIXES: Mapping[str, SourceKind] = {
 read as such."""
 
 _COMPRESSION = (".gz", ".zst")
-_READING = 7
+_READING = 8
 """Changes when files are read in another way, so that they are copied anew."""
 
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods", ".numbers")
-_WITH_TEXTS = ("csv", "xlsx")
+_WITH_TEXTS = ("csv", "xlsx", "json")
 """The kinds of sources whose types are found, and can be set."""
 _OF_TEXTS = ("columns", "dates")
 _DATES: Mapping[str, DateOrder] = {"day-first": "day-first", "month-first": "month-first"}
@@ -172,7 +172,7 @@ def _read_types(value: str | Mapping[str, Any], kind: SourceKind) -> Mapping[str
     columns: object = {} if isinstance(value, str) else value.get("columns") or {}
     if not isinstance(columns, Mapping) or (columns and kind not in _WITH_TEXTS):
         raise ConfigurationFailed(
-            "The columns of a data source are not those of a CSV file or a workbook.",
+            "The columns of a data source are not those of a CSV or JSON file, or a workbook.",
             hint="They look like `columns: {postcode: VARCHAR, amount: DOUBLE}`.",
         )
     types = {
@@ -191,7 +191,7 @@ def _read_order(text: str | None, kind: SourceKind) -> DateOrder | None:
     if text is None:
         return None
     if text not in _DATES or kind not in _WITH_TEXTS:
-        raise UnknownName("order of the dates of a CSV file or a workbook", text, _DATES)
+        raise UnknownName("order of the dates of a CSV or JSON file, or a workbook", text, _DATES)
     return _DATES[text]
 
 

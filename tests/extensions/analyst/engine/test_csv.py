@@ -69,6 +69,7 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
     "zip,id\n01234,12345678901234567890\n": (["zip", "id"], [("01234", "12345678901234567890")]),
     "version,part\n1.2.11,12-05-08\n": (["version", "part"], [("1.2.11", "12-05-08")]),
     'a,b\n"1,234.50",1\n900,2\n': (["a", "b"], [(1234.5, 1), (900.0, 2)]),
+    'a\n"1,23,456"\n"12,34,567.50"\n': (["a"], [(123456.0,), (1234567.5,)]),
     "a;b\n1.234;1.234,50\n2.500;9,10\n": (["a", "b"], [(1234.0, 1234.5), (2500.0, 9.1)]),
     "a;b\n1 234,5;1'234.5\n": (["a", "b"], [(1234.5, 1234.5)]),
     "d\n2026-01-05\n2026-01-05 12:30\n": (
@@ -156,6 +157,10 @@ async def test_a_file_has_the_columns_and_values_that_a_person_reads(
     }
 
 
+_SIGNS = (
+    "its numbers have signs or units, such as $, % or parentheses; DOUBLE in the `columns` of the "
+    "source makes them numbers"
+)
 DOUBTS: Mapping[str, tuple[Rows, str]] = {
     "a,b\n1,2\n3,4,5\n6\n": (
         [(1, 2, None), (3, 4, 5), (6, None, None)],
@@ -200,8 +205,15 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "m,n,p\nx,5 \u20ac,ISO 9001\ny,6 $,ISO 9002\n": (
         [("x", "5 \u20ac", "ISO 9001"), ("y", "6 $", "ISO 9002")],
-        "'n' is a text: its numbers have signs or units, such as $, % or parentheses. 'p' is a "
-        "text: its numbers have signs or units, such as $, % or parentheses.",
+        f"'n' is a text: {_SIGNS}. 'p' is a text: {_SIGNS}.",
+    ),
+    "t,n\n2026-01-03T10:00:00+02:00,x\n2026-01-03 10:00:00,y\n2026-01-04,z\n": (
+        [("2026-01-03T10:00:00+02:00", "x"), ("2026-01-03 10:00:00", "y"), ("2026-01-04", "z")],
+        "'t' is a text: 1 of its 3 values are not of the type TIMESTAMP.",
+    ),
+    "k,n\na,10\nb,20\nAverage,15\n": (
+        [("a", 10), ("b", 20), ("Average", 15)],
+        "Lines that begin with 'Average': 1. Leave them out of sums.",
     ),
     "day;n\n13.01.2026;1,5\n14.01.2026;2\nSumme:;3,5\n": (
         [(date(2026, 1, 13), 1.5), (date(2026, 1, 14), 2.0)],
@@ -213,7 +225,7 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "a,b\n1,$5.00\n2,($1.50)\n": (
         [(1, "$5.00"), (2, "($1.50)")],
-        "'b' is a text: its numbers have signs or units, such as $, % or parentheses.",
+        f"'b' is a text: {_SIGNS}.",
     ),
     "a,b\n1,2\na,b\n3,4\n": (
         [(1, 2), (3, 4)],
@@ -493,6 +505,20 @@ TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
         {"dates": "day-first", "columns": {"d": "timestamp", "n": "bigint", "m": "double"}},
         [(datetime(2026, 1, 3), 1234, 1.234), (datetime(2026, 1, 4), 2500, 2.5)],
         "'m' has commas, which are read as those of fractions.",
+    ),
+    "k;v;w;b;d\na;(100);12 kg;ja;20260103\nb;3,5-;-2,5 kg;nein;20260104\n": (
+        {"columns": {"v": "double", "w": "double", "b": "boolean", "d": "date"}},
+        [("a", -100, 12, True, date(2026, 1, 3)), ("b", -3.5, -2.5, False, date(2026, 1, 4))],
+        "'w' is in 'kg'.",
+    ),
+    "d,n,id\n2026-01-03 10:00,1.0051,9007199254740993\n2026-01-04,2,1\n": (
+        {"columns": {"d": "date", "n": "decimal(9,2)", "id": "double"}},
+        [
+            (date(2026, 1, 3), Decimal("1.01"), 9007199254740992),
+            (date(2026, 1, 4), Decimal("2.00"), 1),
+        ],
+        "1 values of 'd' are shortened to the type DATE. 1 values of 'n' are shortened to the type "
+        "DECIMAL(9,2). 1 values of 'id' are shortened to the type DOUBLE.",
     ),
     "d,n,m\n03/01/2026,1.5,x\n04/01/2026,2,y\n": (
         {"columns": {"d": "date", "n": "integer", "m": "double"}},

@@ -7,7 +7,7 @@ all users may see them.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
     DECIMAL,
     FORMS,
     INTEGER,
+    OPERATORS_FORMS,
     POINT,
     SIGN,
     VERSION,
@@ -32,6 +33,7 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
     match_unit,
 )
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 _SAMPLE_VALUES = 100_000
 _MAJORITY = 500
@@ -43,6 +45,8 @@ _NUMBERS = {
 }
 """Type of numbers → whether they are whole."""
 _DATES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+_NEGATIVE = r"^\((.*)\)$|^([^-].*)-$"
+"""A negative number as accountants write it, in a column that the operator says has numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ class ColumnTypes:
 
     `types` are those of columns, `dates` the order of day and month, if the operator knows them.
     Where a file `has_semicolons` between its values, commas are mostly those of fractions, and
-    1.234 may be a thousand.
+    1.234 may be a thousand. Other columns than the operator's have one of the `forms`.
     """
 
     def __init__(
@@ -71,22 +75,27 @@ class ColumnTypes:
         types: Mapping[str, str],
         dates: DateOrder | None,
         *,
-        has_semicolons: bool,
+        has_semicolons: bool = False,
+        forms: Sequence[Form] = FORMS,
     ) -> None:
         self._connection = connection
         self._table = table
         self._types = {name.lower(): type for name, type in types.items()}
         self._dates: DateOrder | None = dates
         self._has_semicolons = has_semicolons
+        self._forms = forms
+        self._numbers: Collection[str] = ()
         self._units: Mapping[str, str] = {}
 
     def find(self, names: Sequence[str]) -> Sequence[TypedColumn]:
         """Return the columns with their types."""
         samples = self._sample(names)
         kinds = {name: self._find_kind(name) for name in names if name.lower() in self._types}
+        self._numbers = {name for name, kind in kinds.items() if kind in _NUMBERS}
         self._units = {
-            name: find_unit(values) if kinds.get(name) in (None, *_NUMBERS) else ""
+            name: self._find_unit(name, values)
             for name, values in samples.items()
+            if name in self._numbers or name not in kinds
         }
         chosen = {name: self._list_readings(name, kind) for name, kind in kinds.items()}
         fitting = {
@@ -134,14 +143,25 @@ class ColumnTypes:
         return doubts
 
     def _list_fitting(self, name: str, sample: Sequence[str]) -> list[Form]:
-        if unit := self._units[name]:
+        if unit := self._units.get(name):
             sample = [re.sub(match_unit(unit), r"\1", it) for it in sample]
-        return [one for one in FORMS if sample and one.fits(sample)]
+        return [one for one in self._forms if sample and one.fits(sample)]
+
+    def _find_unit(self, name: str, sample: Sequence[str]) -> str:
+        is_number = name in self._numbers
+        if is_number:
+            sample = [re.sub(_NEGATIVE, r"\1\2", it) for it in sample]
+        return find_unit(sample, is_number=is_number)
 
     def _find_kind(self, name: str) -> str:
         """Return the name in DuckDB of the type that the operator said a column has."""
         type = self._types[name.lower()]
-        row: Any = self._connection.execute(f"SELECT typeof(CAST(NULL AS {type}))").fetchone()
+        try:
+            row: Any = self._connection.execute(f"SELECT typeof(CAST(NULL AS {type}))").fetchone()
+        except duckdb.Error:
+            raise DatasetRefused(
+                f"The settings give {name!r} the type {type}, which DuckDB does not have."
+            ) from None
         return str(row[0]).partition("(")[0]
 
     def _list_readings(self, name: str, kind: str) -> list[Form]:
@@ -151,9 +171,9 @@ class ColumnTypes:
         """
         type, text = self._types[name.lower()], self._text(name)
         is_whole = _NUMBERS.get(kind, False)
-        kinds = next((them for them in (_NUMBERS, _DATES) if kind in them), ())
-        plain = make_plain(type, texts="[+-]?[0-9]+" if is_whole else "")
-        forms = [*(one for one in FORMS if one.type in kinds), plain]
+        kinds = next((them for them in (_NUMBERS, _DATES) if kind in them), (kind,))
+        plain = make_plain(type, "[+-]?[0-9]+" if is_whole else "")
+        forms = [*(one for one in (*FORMS, *OPERATORS_FORMS) if one.type in kinds), plain]
         values = [one.cast(text, type) for one in forms]
         tests = [
             f"{value} = {one.read(text)}" if is_whole else f"{value} IS NOT NULL"
@@ -172,9 +192,11 @@ class ColumnTypes:
         )
 
     def _text(self, name: str) -> str:
-        """Return the SQL of the text of a column, without its unit."""
+        """Return the SQL of the text of a column, with its sign in front and without its unit."""
         text = _trim(name)
-        if unit := self._units[name]:
+        if name in self._numbers:
+            text = f"regexp_replace({text}, {quote_text(_NEGATIVE)}, '-\\1\\2')"
+        if unit := self._units.get(name):
             text = f"regexp_replace({text}, {quote_text(match_unit(unit))}, '\\1')"
         return text
 
@@ -221,8 +243,13 @@ class ColumnTypes:
         values = values[:_MAJORITY]
         numbers = [value for value in values if WITH_SIGN.fullmatch(value)]
         if len(numbers) * 2 > len(values) and any(map(SIGN.search, numbers)):
-            return "is a text: its numbers have signs or units, such as $, % or parentheses"
-        counts = Counter(one for one in FORMS for value in values if one.pattern.fullmatch(value))
+            return (
+                "is a text: its numbers have signs or units, such as $, % or parentheses; "
+                "DOUBLE in the `columns` of the source makes them numbers"
+            )
+        counts = Counter(
+            one for one in self._forms for value in values if one.pattern.fullmatch(value)
+        )
         form, count = counts.most_common(1)[0] if counts else (BOOLEAN, 0)
         if not count or count * 2 < len(values):
             return ""
@@ -262,12 +289,16 @@ class ColumnTypes:
         if name.lower() in self._types:
             type = self._types[name.lower()]
             select = form.cast(text, type)
+            shorter = f"TRY_CAST({select} AS {form.type}) IS DISTINCT FROM {form.read(text)}"
             row: Any = self._connection.execute(
-                f"SELECT count({text}) - count({select}) FROM {self._table}"
+                f"SELECT count({text}) - count({select}), "
+                f"count({select}) FILTER ({shorter}) FROM {self._table}"
             ).fetchone()
             if row[0]:
                 notes.append(f"{row[0]:,} values of {name!r} are no {type}: they are empty.")
-        if unit := self._units[name]:
+            if row[1]:
+                notes.append(f"{row[1]:,} values of {name!r} are shortened to the type {type}.")
+        if unit := self._units.get(name):
             notes.append(f"{name!r} is in {unit!r}.")
         return TypedColumn(name=name, select=select, type=type, note=" ".join(notes))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from copilot_runtime.extensions.analyst.engine.datasets import quote_text
+from copilot_runtime.extensions.analyst.engine.datasets import quote_text, quote_texts
 
 DateOrder = Literal["day-first", "month-first"]
 Order = Literal[DateOrder, "year-first"]
@@ -47,12 +47,32 @@ class Form:
         return all(map(self.pattern.fullmatch, values))
 
 
-def make_plain(type: str, pattern: str = ".*", texts: str = "") -> Form:
-    """Return the form that DuckDB itself reads."""
-    return Form(type, re.compile(pattern), f"TRY_CAST($v AS {type})", texts)
+def make_plain(type: str, texts: str = "") -> Form:
+    """Return the form that DuckDB itself reads, of texts that match the expression if there is one.
+
+    DuckDB reads more than it keeps: without the expression, a time is cut off a date.
+    """
+    return Form(type, re.compile(texts or ".*"), f"TRY_CAST($v AS {type})", texts)
 
 
 BOOLEAN = make_plain("BOOLEAN", "(?i:true|false)")
+_YES = (
+    "true",
+    "t",
+    "yes",
+    "y",
+    "1",
+    "ja",
+    "j",
+    "oui",
+    "s\u00ed",
+    "si",
+    "s\u00ec",
+    "sim",
+    "tak",
+    "\u0434\u0430",
+)
+_NO = ("false", "f", "no", "n", "0", "nein", "nee", "non", "n\u00e3o", "nie", "\u043d\u0435\u0442")
 # digits after a zero are a code, such as that of a place
 _DIGITS = "[+-]?(?:0|[1-9][0-9]{0,18})"
 INTEGER = Form("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGITS)
@@ -69,8 +89,10 @@ DECIMAL = Form("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACT
 
 
 def _group_digits(group: str, point: str) -> Form:
-    """Return numbers with groups of three digits, such as `1,234.50`."""
+    """Return the form of numbers with groups of digits, such as `1,234.50`."""
     groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
+    if group == ",":
+        groups += "|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}"  # 12,34,567 of India
     text = f"[+-]?(?:{groups}|{_WHOLE})(?:[{point}][0-9]+{_EXPONENT})?"
     bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
     number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
@@ -144,17 +166,29 @@ _WIDE_DIGITS = Form(
 )
 """Numbers with digits of the width of Chinese characters."""
 
-FORMS = (
-    *(BOOLEAN, INTEGER, DECIMAL, POINT, COMMA),
-    *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
+DATES = (
     make_plain("DATE", _DAY),
     make_plain("TIMESTAMP", f"{_DAY}(?:[T ]{_TIME})?"),
     make_plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
-    make_plain("TIME", _TIME),
     *_dates(),
-    _WIDE_DIGITS,
+)
+FORMS = (
+    *(BOOLEAN, INTEGER, DECIMAL, POINT, COMMA),
+    *(_group_digits(_SPACES, ","), _group_digits(_SPACES, "."), _group_digits("'\u2019", ".")),
+    *(make_plain("TIME", _TIME), *DATES, _WIDE_DIGITS),
 )
 """In this order: the first that all values have is the form of a column."""
+
+OPERATORS_FORMS = (
+    Form("DATE", re.compile("[0-9]{8}"), "TRY_STRPTIME($v, '%Y%m%d')::DATE", "[0-9]{8}"),
+    Form(
+        "BOOLEAN",
+        re.compile(f"(?i:{'|'.join((*_YES, *_NO))})"),
+        f"CASE WHEN lower($v) IN ({quote_texts(_YES)}) THEN true "
+        f"WHEN lower($v) IN ({quote_texts(_NO)}) THEN false END",
+    ),
+)
+"""Those only of columns of which the operator says the type: others may be something else."""
 
 _CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|RON|TRY|BRL|CAD|AUD|ZAR|KRW"
 _SYMBOLS = "[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba]"
@@ -165,9 +199,20 @@ _UNIT = re.compile(
 """A number with a currency before or behind it, or with a percent sign."""
 
 
-def find_unit(values: Sequence[str]) -> str:
-    """Return the only unit that numbers of a sample have, or an empty string."""
-    units = {match[1] or match[2] for it in values if (match := _UNIT.fullmatch(it))}
+_WORD = re.compile(rf"()[+-]?[\d.,'{_SPACES}]*\d[{_SPACES}]*([^\s\d.,+-][^\d.,+-]{{0,9}})")
+"""A number with any unit behind it."""
+
+
+def find_unit(values: Sequence[str], *, is_number: bool = False) -> str:
+    """Return the only unit that numbers of a sample have, or an empty string.
+
+    If a column `is_number`, its unit may be any word, otherwise it is a currency or %.
+    """
+    patterns = (_UNIT, _WORD) if is_number else (_UNIT,)
+    matches = (
+        next(filter(None, (pattern.fullmatch(it) for pattern in patterns)), None) for it in values
+    )
+    units = {(match[1] or match[2]).strip() for match in matches if match}
     return units.pop() if len(units) == 1 else ""
 
 

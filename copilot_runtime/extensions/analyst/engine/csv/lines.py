@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,10 @@ from copilot_runtime.base.layouts import (
 from copilot_runtime.base.shapes import is_rule
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
+logger = logging.getLogger(__name__)
+
+_NAMED = 12
+"""Maximum number of malformed lines that are named."""
 _LINES_OF_A_VALUE = 100
 """A value that has no end after as many lines begins with a stray quotation mark."""
 _TAIL = 16 * 1024
@@ -39,6 +44,15 @@ class LeftOut(NamedTuple):
 
     number: int
     text: str
+
+
+def describe_malformed(path: Path, lines: Sequence[LeftOut]) -> str:
+    """Write the malformed lines of a file to the log, and return a sentence about them."""
+    for line in lines[:_NAMED]:
+        logger.warning("Line %d of %r is malformed: %r", line.number, str(path), line.text)
+    some = ", ".join(f"{line.number:,}" for line in lines[:_NAMED])
+    count = f"{len(lines):,} lines are" if len(lines) > 1 else "1 line is"
+    return f"{count} malformed and left out: {some}."
 
 
 def split_tables(file: TextFile, folder: Path) -> Sequence[TextFile]:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,11 @@ from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, TypedColumn
 from copilot_runtime.extensions.analyst.engine.csv.forms import DateOrder
-from copilot_runtime.extensions.analyst.engine.csv.lines import read_remarks, rewrite
+from copilot_runtime.extensions.analyst.engine.csv.lines import (
+    describe_malformed,
+    read_remarks,
+    rewrite,
+)
 from copilot_runtime.extensions.analyst.engine.csv.totals import Totals, is_sum
 from copilot_runtime.extensions.analyst.engine.csv.values import (
     Kind,
@@ -41,6 +45,13 @@ class CsvOptions:
     columns: Mapping[str, str]
     """Column → its type in DuckDB."""
     dates: DateOrder | None = None
+
+    def describe_missing(self, names: Iterable[str]) -> Sequence[str]:
+        """Return a sentence about columns with a type that a table does not have, if any."""
+        found = {name.lower() for name in names}
+        missing = [name for name in self.columns if name.lower() not in found]
+        sentence = f"The settings give a type to columns that are not here: {', '.join(missing)}."
+        return [sentence] if missing else []
 
 
 class CsvFiles:
@@ -87,7 +98,7 @@ class CsvFiles:
                 self._connection.execute(f"DROP TABLE {part}")
         cursor = self._connection.execute(f"FROM {texts} LIMIT 0")
         names = [str(item[0]) for item in cursor.description or ()]
-        self._note_missing(names)
+        self._notes += self._options.describe_missing(names)
         has_semicolons = any(layout.delimiter == ";" for layout, _ in pairs)
 
         def find_types(table: str) -> Sequence[TypedColumn]:
@@ -122,14 +133,6 @@ class CsvFiles:
             *self._notes[:_MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
-
-    def _note_missing(self, names: Sequence[str]) -> None:
-        """Note columns to which the operator gave a type, and which the table does not have."""
-        found = {name.lower() for name in names}
-        if missing := [it for it in self._options.columns if it.lower() not in found]:
-            self._notes.append(
-                f"The settings give a type to columns that are not here: {', '.join(missing)}."
-            )
 
     def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:
         """Yield the files that have lines. Raises `ValueError` if there is none."""
@@ -213,10 +216,7 @@ class CsvFiles:
         """Return a copy without the malformed lines and without the header."""
         target = self._folder / f"{len(list(self._folder.iterdir()))}.csv"
         if lines := rewrite(path, layout, target):
-            for line in lines[:_MOST_NOTES]:
-                logger.warning("Line %d of %r is malformed: %r", line.number, str(path), line.text)
-            some = ", ".join(f"{line.number:,}" for line in lines[:_MOST_NOTES])
-            self._notes.append(f"{_lines(len(lines), 'is', 'are')} malformed and left out: {some}.")
+            self._notes.append(describe_malformed(path, lines))
         return target
 
     def _note_lines(self, part: str, layout: Layout, width: int) -> None:
@@ -309,5 +309,5 @@ def _column(layout: Layout, at: int) -> str:
     return quote_name(name)
 
 
-def _lines(count: int, one: str = "has", many: str = "have") -> str:
-    return f"{count:,} lines {many}" if count != 1 else f"1 line {one}"
+def _lines(count: int) -> str:
+    return f"{count:,} lines have" if count != 1 else "1 line has"

@@ -20,9 +20,11 @@ _TOTALS = (
     *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
     *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
+    *("average", "averages", "avg", "durchschnitt", "mittelwert", "moyenne", "promedio", "ø"),
+    *("gemiddelde", "среднее", "平均", "平均値"),
     *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
 )
-"""Labels of lines that add up others."""
+"""Labels of lines that add up others, or average them."""
 _SUMS = (
     *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
     *("gesamt", "итого", "合计", "总计", "合計", "小計", "kontostand", "saldo", "endsaldo"),

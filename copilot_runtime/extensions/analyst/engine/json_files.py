@@ -1,0 +1,99 @@
+"""Read JSON files into one table: every object, with the types of its columns."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes
+from copilot_runtime.extensions.analyst.engine.csv.forms import DATES
+from copilot_runtime.extensions.analyst.engine.csv.lines import LeftOut, describe_malformed
+from copilot_runtime.extensions.analyst.engine.csv.table import CsvOptions
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text, quote_texts
+from copilot_runtime.extensions.analyst.engine.text_files import TextFile
+
+_VALUES = "temp.json_values"
+_NONE = quote_text("\x01")
+"""A format that no date has: DuckDB would guess whether the day or the month is first."""
+_SHOWN = 200
+"""Characters of a malformed line that are kept for the log."""
+
+
+def copy_json(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    files: Sequence[TextFile],
+    folder: Path,
+    options: CsvOptions,
+) -> Sequence[str]:
+    """Create a table of JSON files; return what is not certain about it, each as a sentence.
+
+    `folder` is for copies of malformed files. Raises `duckdb.Error` and `OSError`.
+    """
+    notes = [file.note for file in files if file.note]
+    paths = [file.path for file in files]
+    try:
+        _read_values(connection, paths)
+    except duckdb.InvalidInputException as error:
+        if "Malformed JSON" not in str(error):
+            raise
+        copies = [folder / f"lines-{number}.jsonl" for number in range(len(paths))]
+        left_out = [*map(_copy_lines, paths, copies)]
+        if not any(left_out):
+            raise
+        _read_values(connection, copies)
+        notes += [
+            describe_malformed(*pair) for pair in zip(paths, left_out, strict=True) if pair[1]
+        ]
+    columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
+    told = {it.lower() for it in options.columns}
+    texts = [it[0] for it in columns if it[1] == "VARCHAR" or it[0].lower() in told]
+    values = f"FROM {_VALUES}"
+    if texts:
+        casts = ", ".join(
+            f"CAST({quoted} AS VARCHAR) AS {quoted}" for quoted in map(quote_name, texts)
+        )
+        table = f"(SELECT {casts} FROM {_VALUES})"
+        found = ColumnTypes(connection, table, options.columns, options.dates, forms=DATES)
+        types = found.find(texts)
+        notes += [one.note for one in types if one.note]
+        selected = ", ".join(
+            f"{one.select} AS {quote_name(one.name)}" for one in types if one.type != "VARCHAR"
+        )
+        values = f"FROM (SELECT * REPLACE ({casts}) FROM {_VALUES})"
+        if selected:
+            values = f"SELECT * REPLACE ({selected}) {values}"
+    connection.execute(f"CREATE OR REPLACE TABLE {quote_name(name)} AS {values}")
+    connection.execute(f"DROP TABLE {_VALUES}")
+    return [*notes, *options.describe_missing(it[0] for it in columns)]
+
+
+def _read_values(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+    """Read files into a table in which dates are texts.
+
+    All rows decide about the types: DuckDB would round 1.5 in a column that began with 1.
+    """
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {_VALUES.removeprefix('temp.')} AS FROM read_json("
+        f"[{quote_texts(map(str, paths))}], union_by_name=true, sample_size=-1, "
+        f"dateformat={_NONE}, timestampformat={_NONE})"
+    )
+
+
+def _copy_lines(path: Path, target: Path) -> Sequence[LeftOut]:
+    """Copy the lines of a file that are JSON; return the others, or none if those are most."""
+    left_out: list[LeftOut] = []
+    count = 0
+    with path.open(encoding="utf-8") as lines, target.open("w", encoding="utf-8") as out:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                json.loads(line)
+            except (ValueError, RecursionError):
+                left_out.append(LeftOut(number, line[:_SHOWN].strip()))
+            else:
+                count += 1
+                out.write(f"{line.rstrip()}\n")
+    return left_out if count >= len(left_out) else []

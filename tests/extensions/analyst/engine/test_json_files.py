@@ -1,0 +1,60 @@
+"""A JSON file becomes a table without a lost value, and doubtful choices are in its description."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
+from tests.extensions.analyst.engine.test_csv import Rows, read
+
+pytestmark = pytest.mark.anyio
+
+_MANY = '{"a":1}\n' * 50_000
+
+JSON: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
+    '{"a":1}\n\n{"a":2}\n{"a":3': (
+        {},
+        [(1,), (2,)],
+        "1 line is malformed and left out: 4.",
+    ),
+    '[{"d":"2026-01-01","t":""},{"d":"2026-01-01 10:00","t":"2026-01-01T12:00:00+02:00"}]': (
+        {},
+        [
+            (datetime(2026, 1, 1), None),
+            (datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 10, tzinfo=UTC)),
+        ],
+        "",
+    ),
+    '[{"d":"01-02-2026","z":"01234","n":{"d":"2026-01-01"},"t":""}]': (
+        {},
+        [("01-02-2026", "01234", {"d": "2026-01-01"}, "")],
+        "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "
+        "settings of the source says which.",
+    ),
+    '[{"d":"01-02-2026","z":"12.50","n":5}]': (
+        {"dates": "day-first", "columns": {"z": "double", "N": "varchar", "q": "date"}},
+        [(date(2026, 2, 1), 12.5, "5")],
+        "The settings give a type to columns that are not here: q.",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", JSON)
+async def test_a_file_has_the_values_that_a_person_reads(
+    tmp_path: Path, options: EngineOptions, text: str
+) -> None:
+    (tmp_path / "t.json").write_text(text)
+    told, rows, description = JSON[text]
+    _, found, doubts = await read(options, tmp_path / "t.json", **told)
+    assert ([*found], doubts) == (rows, description)
+
+
+async def test_late_rows_decide_about_types_as_the_first_ones_do(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "t.jsonl").write_text(_MANY + '{"a":1.5,"b":"x"}\n')
+    names, rows, _ = await read(options, tmp_path / "t.jsonl")
+    assert (names, rows[-1]) == (["a", "b"], (1.5, "x"))

@@ -2,6 +2,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from fastapi import Depends, FastAPI, HTTPException
@@ -26,7 +27,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.base.errors import AuthenticationFailed
+from copilot_runtime.base.errors import AuthenticationFailed, NetworkError
 from copilot_runtime.extensions.settings import Settings
 from tests.browser.console import (
     HeldAdapter,
@@ -49,6 +50,23 @@ class RefusedAdapter(Adapter):
         if request.messages:
             raise AuthenticationFailed("OpenAI refused the key 'sk-…'. Is OPENAI_API_KEY right?")
         yield TextMessageStart(message_id="never")
+
+
+class OnceBroken(Adapter):
+    """Breaks off in its first answer, and not again."""
+
+    is_broken = True
+
+    async def stream(self, request: ChatRequest) -> Events:
+        del request
+        message_id = uuid4().hex
+        yield TextMessageStart(message_id=message_id)
+        yield TextMessageContent(message_id=message_id, content="One")
+        if self.is_broken:
+            self.is_broken = False
+            raise NetworkError("It broke off.")
+        yield TextMessageContent(message_id=message_id, content=", two")
+        yield TextMessageEnd(message_id=message_id)
 
 
 class PickyAdapter(HeldAdapter):
@@ -680,6 +698,17 @@ async def test_an_answer_is_asked_for_again_in_place_of_the_last_one(browser: Br
 
         await expect(page.locator(".assistant")).to_have_text(["One"])
         await expect(page.locator(".bubble")).to_have_text(["count"])
+
+
+async def test_an_answer_that_broke_off_and_was_tried_again_is_one_answer(browser: Browser):
+    async with console(browser, OnceBroken()) as page:
+        await say(page, "count")
+        await expect(page.get_by_role("alert")).to_contain_text("It broke off.")
+        await page.get_by_role("button", name="Try again").click()
+        await expect(page.locator(".assistant")).to_have_text(["One, two"])
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await page.reload()
+        await expect(page.locator(".assistant")).to_have_text(["One, two"])
 
 
 def sent_state(request: Request) -> object:

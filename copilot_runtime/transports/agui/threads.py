@@ -11,11 +11,13 @@ from copilot_runtime.api.bus import Batch
 from copilot_runtime.api.events import (
     LAST,
     ActionExecutionArgs,
+    ActionExecutionStart,
     AgentState,
     Event,
     ReasoningContent,
     RunFailed,
     RunFinished,
+    RunStarted,
     TextMessageContent,
     is_question,
 )
@@ -102,7 +104,8 @@ def replay(
     it is the last one: its text is there, and its error was shown when it occurred. A stopped run
     appears as stopped to clients of AG-UI 1.0, for which that is not an error. With `goes_on`, the
     active run follows. Any other run without an end gets one. The last run repeats the questions
-    that are still open, even those of an earlier run; no other questions are repeated.
+    that are still open, even those of an earlier run; no other questions are repeated. An answer
+    that broke off is left out if the next run answers the same question.
     """
     asking = None if goes_on else find_asking_run(runs)
     for number, run in enumerate(runs, 1):
@@ -114,6 +117,8 @@ def replay(
                 events = [*events[:-1], *questions, RunFinished()]
         if not events or not isinstance(events[-1], LAST):
             events = compact(events, ending=_INCOMPLETE)
+        if number < len(runs) and _is_replaced(events, runs[number].events):
+            events = [event for event in events if isinstance(event, RunStarted | RunFailed)]
         if (number < len(runs) or goes_on) and _is_shown_as_success(events[-1], dialect):
             events = [*events[:-1], RunFinished()]
         encoder = Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect)
@@ -144,6 +149,16 @@ def _split(event: Event) -> Iterator[Event]:
                 yield replace(event, delta=text[start : start + _PART])
         case _:
             yield event
+
+
+def _is_replaced(events: Sequence[Event], after: Sequence[Event]) -> bool:
+    """Return whether a run broke off before it acted, and the next one answers its question."""
+    match events[-1], after[:1]:
+        case RunFailed(error=error), [RunStarted(messages=[], click="")]:
+            has_acted = any(isinstance(event, ActionExecutionStart) for event in events)
+            return not has_acted and error.code != Cancelled.code
+        case _:
+            return False
 
 
 def _is_shown_as_success(last: Event, dialect: Dialect) -> bool:

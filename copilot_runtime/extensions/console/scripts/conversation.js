@@ -96,6 +96,12 @@ class Conversation {
     this.items = this.items.filter((item) => !item.interrupt?.event || !this.run.items.includes(item));
   }
 
+  /* An answer that broke off makes way for the next one to the same question. */
+  forgetBroken() {
+    const asked = this.items.findLastIndex((item) => item.role === "user");
+    this.items = this.items.filter((item, at) => at < asked || !item.broken);
+  }
+
   /* Ends the open items of the run. */
   close() {
     for (const item of this.items) {
@@ -114,6 +120,7 @@ const EVENTS = {
     for (const item of thread.items) if (PASSING.has(item.kind)) thread.changed.add(item);
     thread.run = { id: event.runId, items: [], ended: false };
     for (const message of event.input?.messages ?? []) thread.learn(message);
+    thread.forgetBroken();
   },
   RUN_FINISHED(thread, event) {
     thread.run ??= { id: event.runId, items: [] };

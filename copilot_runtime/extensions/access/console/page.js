@@ -76,7 +76,7 @@ function showServer(server) {
   showKeys();
   const limits = Object.entries(server.limits);
   $("no-limits").hidden = limits.length > 0;
-  showPairs("limits", Object.fromEntries(limits.map(([name, value]) => [name.replaceAll("_", " "), [value].flat().join(", ")])));
+  showPairs("limits", Object.fromEntries(limits.map(([name, value]) => [name.replaceAll("_", " "), [value].flat().join(", ").replace(/\d{4,}/g, (digits) => formatCount(Number(digits)))])));
 }
 
 function showKeys() {

@@ -110,7 +110,7 @@ function describeLength(span) {
 
 function formatExactTime(milliseconds) {
   const date = new Date(milliseconds);
-  return Number.isNaN(date.getTime()) ? String(milliseconds) : date.toISOString();
+  return Number.isNaN(date.getTime()) ? String(milliseconds) : `${date.toLocaleDateString([], { dateStyle: "medium" })}, ${date.toLocaleTimeString([], { hour: "numeric", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 })}`;
 }
 
 function drawPart(part) {

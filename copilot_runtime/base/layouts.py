@@ -207,6 +207,8 @@ def find_header(records: Sequence[Record]) -> Header:
         return Header(first, ("", *cells), has_index=True)
     if below and _is_second_header(cells, below[0], below[1:]):
         return Header(first + 1, _join_names(cells, below[0]), is_joined=True)
+    if first and _has_groups(records[first - 1], cells):
+        return Header(first, _join_names(records[first - 1], cells), is_joined=True)
     return Header(first, cells)
 
 
@@ -317,6 +319,17 @@ def _is_second_header(first: Record, second: Record, below: Sequence[Record]) ->
         return False
     names = list_names(second)
     return bool(names) and all(_has_numbers(below, at) for at in names)
+
+
+def _has_groups(above: Record, names: Record) -> bool:
+    """Return whether the record above names groups of columns, which tell equal names apart."""
+    if len(above) != len(names) or sum(map(bool, above)) < 2:
+        return False
+    plain, joined = (
+        [name.strip().lower() for name in row if name.strip()]
+        for row in (names, _join_names(above, names))
+    )
+    return len({*plain}) < len(plain) and len({*joined}) == len(joined)
 
 
 def _has_numbers(records: Sequence[Record], at: int) -> bool:

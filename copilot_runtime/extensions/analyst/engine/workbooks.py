@@ -18,7 +18,7 @@ from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 DELIMITER = ","
 _BATCH = 5_000
-_ROUNDED = re.compile(r"-?\d\.\d{12,16}[eE]\+?0?1[5-8]")
+_ROUNDED = re.compile(r"-?\d\.\d{12,16}[eE]\+?0?1[5-9]")
 """A whole number of more than 15 digits, of which programs write no more into workbooks."""
 _HEAD = 100
 """Rows at the beginning of a table that show its header."""

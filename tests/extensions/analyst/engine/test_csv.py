@@ -58,6 +58,10 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
     "name,city,\nAnn,Oslo,\n": (["name", "city"], [("Ann", "Oslo")]),
     "name,\nAnn,1\nBob,2\n": (["name", "column1"], [("Ann", 1), ("Bob", 2)]),
     "Sales of May\n\na;b\n1;2,5\n": (["a", "b"], [(1, 2.5)]),
+    ",2025,,2026,\nr,a,b,a,b\nN,1,2,3,4\n": (
+        ["r", "2025 a", "2025 b", "2026 a", "2026 b"],
+        [("N", 1, 2, 3, 4)],
+    ),
     "Sales,,\na,b,c\n1,2,3\n": (["a", "b", "c"], [(1, 2, 3)]),
     "sep=;\na;b\n1;2\n": (["a", "b"], [(1, 2)]),
     "a,A,a\n1,2,3\n": (["a", "A_1", "a_2"], [(1, 2, 3)]),

@@ -4,6 +4,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -127,9 +128,13 @@ class Losses:
 def decode_text(data: bytes, declared: str = "") -> tuple[str, Encoding]:
     """Return a text and its encoding, which a page may declare.
 
-    Raises `UnicodeError` if none fits.
+    Texts of one byte per character are no UTF-8 by chance: such a declaration is false then. Raises
+    `UnicodeError` if none fits.
     """
     wide = find_wide_codec(data)
+    if declared.startswith(("cp125", "iso8859")) and not wide:
+        with suppress(UnicodeDecodeError):
+            return data.decode(), Encoding("utf-8")
     for codec in dict.fromkeys((wide or declared or "utf-8", "utf-8")):
         try:
             return data.decode(codec), Encoding(codec)

@@ -71,7 +71,11 @@ _DISPLAY = re.compile(
 _NO_SIZE = re.compile(r"0(?:\.0+)?(?:px|pt|r?em|%)?")
 _COLORS = {"white": "#ffffff", "black": "#000000"}
 _PRE = re.compile(r"white-space\s*:\s*(?:pre|break-spaces)")
-_TRANSPARENT = re.compile(r"(?:^|;)\s*opacity\s*:\s*0(?![.\d])")
+_DOUBTFUL = re.compile(
+    r"(?:^|;)\s*(?:(?:opacity|(?:max-)?height)\s*:\s*0(?![.\d])|transform\s*:\s*scale\(0"
+    r"|(?:text-indent|left|top)\s*:\s*-\d{3})"
+)
+"""A style that shows no text, unless a script changes it."""
 _HIDING_RULE = re.compile(
     r"[.#]([\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0[;}\s])"
 )
@@ -110,7 +114,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         warnings = [*warnings, *_list_losses(root, lower)]
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
-    is_styled = "<style" in lower or "opacity" in lower
+    is_styled = any(it in lower for it in ("<style", "opacity", "height:", "scale(0", ":-", ": -"))
     if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
         note = f"Texts that the style of the page may hide are read: {texts:,}."
         warnings = [*warnings, note]
@@ -288,7 +292,7 @@ def _count_doubtful_texts(root: "Element") -> int:
     count = 0
     for it in cast("list[Element]", _find_styled(root)):
         called = f"{it.get('class', '')} {it.get('id', '')}".split()
-        is_doubtful = not names.isdisjoint(called) or _TRANSPARENT.search(it.get("style", ""))
+        is_doubtful = not names.isdisjoint(called) or _DOUBTFUL.search(it.get("style", ""))
         if is_doubtful and it not in found:
             found.update(it.iter())
             texts = chain(map(str, it.itertext()), map(read_void, it.iter(*VOID)))

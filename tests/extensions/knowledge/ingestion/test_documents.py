@@ -124,6 +124,7 @@ GUESSED = "The encoding was guessed: {}. Save it as UTF-8 to be sure."
             RUSSIAN,
             [],
         ),
+        (b"<html><meta charset=iso-8859-1>" + RUSSIAN.encode(), "", RUSSIAN, []),
         (b"<html><meta charset=punycode>a-b", "", "a-b", []),
         (
             b"<html><meta charset=utf-8>Caf\xe9 au lait",

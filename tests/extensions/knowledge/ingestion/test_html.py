@@ -47,6 +47,10 @@ def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
             "Texts that the style of the page may hide are read: 2.",
         ),
         (
+            "<p style='text-indent: -9999px'>x</p><p style=height:0;overflow:hidden>y</p>",
+            "Texts that the style of the page may hide are read: 2.",
+        ),
+        (
             "<style>.no {display: none}</style><p>x</p><input class=no value=y>",
             "Texts that the style of the page may hide are read: 1.",
         ),

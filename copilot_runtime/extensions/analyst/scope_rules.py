@@ -1,6 +1,7 @@
 """The guard rules of each scope: its tables, with their row filters, and its functions."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.extensions.analyst.engine.engine import Engine
@@ -17,13 +18,23 @@ _MOST_RULES = 256
 """Maximum number of scopes with cached rules."""
 
 
+class _Entry(NamedTuple):
+    """The rules of a scope."""
+
+    state: object
+    """The data sets for which they were built."""
+    rules: GuardRules
+    relations: dict[str, str]
+    """Data set → the SQL of its rows that the scope may read."""
+
+
 class ScopeRules:
     """Builds the rules of scopes, and caches them until the data sets change."""
 
     def __init__(self, engine: Engine, filters: RowFilters) -> None:
         self._engine = engine
         self._filters = filters
-        self._rules: dict[str, tuple[object, GuardRules]] = {}
+        self._entries: dict[str, _Entry] = {}
         self._gaps: dict[str, tuple[str, str | None]] = {}
 
     @property
@@ -33,12 +44,15 @@ class ScopeRules:
 
     def build(self, scope: Scope) -> GuardRules:
         """Return the current rules of a scope."""
+        return self._find(scope).rules
+
+    def _find(self, scope: Scope) -> _Entry:
         engine = self._engine
         datasets = engine.list_datasets(scope)
         state = tuple((one.name, one.physical, one.version) for one in datasets)
-        entry = self._rules.get(scope.key)
-        if entry is not None and entry[0] == state:
-            return entry[1]
+        entry = self._entries.get(scope.key)
+        if entry is not None and entry.state == state:
+            return entry
         rules = GuardRules(
             tables={one.name: self._build_table(one) for one in datasets},
             functions=list_safe_functions(engine.functions),
@@ -46,11 +60,11 @@ class ScopeRules:
                 one.name: one.physical for one in engine.datasets.values() if not one.is_saved
             },
         )
-        self._rules.pop(scope.key, None)
-        self._rules[scope.key] = (state, rules)
-        while len(self._rules) > _MOST_RULES:
-            del self._rules[next(iter(self._rules))]
-        return rules
+        self._entries.pop(scope.key, None)
+        self._entries[scope.key] = entry = _Entry(state, rules, {})
+        while len(self._entries) > _MOST_RULES:
+            del self._entries[next(iter(self._entries))]
+        return entry
 
     def find_gap(self, dataset: Dataset) -> str | None:
         """Return why a data set is closed (its row filter is invalid), or `None` if it is open.
@@ -80,7 +94,11 @@ class ScopeRules:
 
     def relate(self, dataset: Dataset, scope: Scope) -> str:
         """Return the SQL subquery for the rows of a data set that a scope may read."""
-        return f"({self.guard(f'SELECT * FROM {quote_name(dataset.name)}', scope).sql})"
+        entry = self._find(scope)
+        if (relation := entry.relations.get(dataset.name)) is None:
+            query = guard_sql(f"SELECT * FROM {quote_name(dataset.name)}", entry.rules, scope)
+            relation = entry.relations[dataset.name] = f"({query.sql})"
+        return relation
 
     def _build_table(self, dataset: Dataset) -> TableRule:
         condition = None

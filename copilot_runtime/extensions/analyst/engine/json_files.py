@@ -8,7 +8,7 @@ import duckdb
 
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes
 from copilot_runtime.extensions.analyst.engine.csv.forms import DATES
-from copilot_runtime.extensions.analyst.engine.csv.lines import LeftOut, describe_malformed
+from copilot_runtime.extensions.analyst.engine.csv.lines import LeftOut, describe_losses
 from copilot_runtime.extensions.analyst.engine.csv.table import CsvOptions
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text, quote_texts
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
@@ -16,8 +16,6 @@ from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 _VALUES = "temp.json_values"
 _NONE = quote_text("\x01")
 """A format that no date has: DuckDB would guess whether the day or the month is first."""
-_SHOWN = 200
-"""Characters of a malformed line that are kept for the log."""
 
 
 def copy_json(
@@ -43,12 +41,10 @@ def copy_json(
         if not any(left_out):
             raise
         _read_values(connection, copies)
-        notes += [
-            describe_malformed(*pair) for pair in zip(paths, left_out, strict=True) if pair[1]
-        ]
+        notes += [describe_losses(*pair) for pair in zip(paths, left_out, strict=True) if pair[1]]
     columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
-    told = {it.lower() for it in options.columns}
-    texts = [it[0] for it in columns if it[1] == "VARCHAR" or it[0].lower() in told]
+    names = {it.lower() for it in options.columns}
+    texts = [it[0] for it in columns if it[1] == "VARCHAR" or it[0].lower() in names]
     values = f"FROM {_VALUES}"
     if texts:
         casts = ", ".join(
@@ -92,7 +88,7 @@ def _copy_lines(path: Path, target: Path) -> Sequence[LeftOut]:
             try:
                 json.loads(line)
             except (ValueError, RecursionError):
-                left_out.append(LeftOut(number, line[:_SHOWN].strip()))
+                left_out.append(LeftOut(number, line.strip()))
             else:
                 count += 1
                 out.write(f"{line.rstrip()}\n")

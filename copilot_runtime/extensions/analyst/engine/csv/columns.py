@@ -97,23 +97,23 @@ class ColumnTypes:
             for name, values in samples.items()
             if name in self._numbers or name not in kinds
         }
-        chosen = {name: self._list_readings(name, kind) for name, kind in kinds.items()}
+        readings = {name: self._list_readings(name, kind) for name, kind in kinds.items()}
         fitting = {
-            name: self._list_fitting(name, samples[name]) for name in names if name not in chosen
+            name: self._list_fitting(name, samples[name]) for name in names if name not in readings
         }
-        is_comma = _find_separator([*fitting.values(), *chosen.values()])
+        is_comma = _find_separator([*fitting.values(), *readings.values()])
         doubts = {
-            **self._decide_chosen(chosen, is_comma),
+            **self._decide_readings(readings, is_comma),
             **self._decide_fitting(fitting, samples, is_comma),
         }
-        found = {**self._keep_true(fitting), **chosen}
+        found = {**self._keep_true(fitting), **readings}
         for name in fitting:
             if not found[name] and not doubts[name]:
                 doubts[name] = self._describe_others(name, samples[name])
         order = _find_order(found) if self._dates is None else self._dates
         return [self._choose(name, found[name], order, doubts[name]) for name in names]
 
-    def _decide_chosen(
+    def _decide_readings(
         self, readings: Mapping[str, list[Form]], is_comma: bool | None
     ) -> Mapping[str, str]:
         """Keep the forms with one separator in the operator's columns; return the doubts."""

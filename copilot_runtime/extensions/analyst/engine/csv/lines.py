@@ -25,8 +25,8 @@ from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 12
-"""Maximum number of malformed lines that are named."""
+MOST_NOTES = 12
+"""Maximum number of notes about a table, and of malformed lines that one names."""
 _LINES_OF_A_VALUE = 100
 """A value that has no end after as many lines begins with a stray quotation mark."""
 _TAIL = 16 * 1024
@@ -46,11 +46,11 @@ class LeftOut(NamedTuple):
     text: str
 
 
-def describe_malformed(path: Path, lines: Sequence[LeftOut]) -> str:
+def describe_losses(path: Path, lines: Sequence[LeftOut]) -> str:
     """Write the malformed lines of a file to the log, and return a sentence about them."""
-    for line in lines[:_NAMED]:
-        logger.warning("Line %d of %r is malformed: %r", line.number, str(path), line.text)
-    some = ", ".join(f"{line.number:,}" for line in lines[:_NAMED])
+    for line in lines[:MOST_NOTES]:
+        logger.warning("Line %d of %r is malformed: %.500r", line.number, str(path), line.text)
+    some = ", ".join(f"{line.number:,}" for line in lines[:MOST_NOTES])
     count = f"{len(lines):,} lines are" if len(lines) > 1 else "1 line is"
     return f"{count} malformed and left out: {some}."
 

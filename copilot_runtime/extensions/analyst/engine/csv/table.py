@@ -16,7 +16,8 @@ from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
 from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, TypedColumn
 from copilot_runtime.extensions.analyst.engine.csv.forms import DateOrder
 from copilot_runtime.extensions.analyst.engine.csv.lines import (
-    describe_malformed,
+    MOST_NOTES,
+    describe_losses,
     read_remarks,
     rewrite,
 )
@@ -34,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 _MISSING = "\x01"
 """What stands for a value that a line does not have; no text is this."""
-
-_MOST_NOTES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +125,11 @@ class CsvFiles:
             for one, count in zip(plain, counts, strict=True)
             if count
         ]
-        more = self._notes[_MOST_NOTES:]
+        more = self._notes[MOST_NOTES:]
         for note in more:
             logger.warning("The data set %r: %s", name, note)
         return [
-            *self._notes[:_MOST_NOTES],
+            *self._notes[:MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
 
@@ -216,7 +215,7 @@ class CsvFiles:
         """Return a copy without the malformed lines and without the header."""
         target = self._folder / f"{len(list(self._folder.iterdir()))}.csv"
         if lines := rewrite(path, layout, target):
-            self._notes.append(describe_malformed(path, lines))
+            self._notes.append(describe_losses(path, lines))
         return target
 
     def _note_lines(self, part: str, layout: Layout, width: int) -> None:

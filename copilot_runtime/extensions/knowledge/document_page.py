@@ -86,12 +86,26 @@ def render_document(
         f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>" for name, value in provenance
     )
     source = dict(reversed(provenance)).get("source", "Provenance")
+    return _render_page(
+        title,
+        f"{text}<details><summary>{escape(source)}</summary><table>{rows}</table></details>",
+    )
+
+
+def render_missing() -> str:
+    """Return a page in place of a document that is not there, or that the reader may not read."""
+    return _render_page(
+        "There is no such document",
+        "<p>It was deleted or changed since it was found, or you may not read it.</p>",
+    )
+
+
+def _render_page(title: str, content: str) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{escape(title)}</h1>{text}"
-        f"<details><summary>{escape(source)}</summary><table>{rows}</table></details></html>"
+        f"<h1>{escape(title)}</h1>{content}</html>"
     )
 
 

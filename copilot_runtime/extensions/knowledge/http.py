@@ -20,6 +20,7 @@ from copilot_runtime.extensions.knowledge.document_page import (
     list_provenance,
     read_document,
     render_document,
+    render_missing,
 )
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import (
@@ -168,15 +169,17 @@ class _KnowledgeRequest:
         uri = name if "." in name else await self._knowledge.resources.find_by_key(name)
         reader = self._reader(uri)
         resource = await self._knowledge.get(uri, actor=reader) if uri else None
+        is_browser = "text/html" in self._request.headers.get("accept", "")
+        if resource is None and is_browser:
+            await self._send_page(render_missing(), status=404)
+            return
         if resource is None:
             raise NotFound("There is no such resource.")
         passage = await self._knowledge.read(resource, actor=reader)
         files = await self._knowledge.provenance(resource, actor=self._actor)
-        if "text/html" in self._request.headers.get("accept", ""):
+        if is_browser:
             document = await read_document(self._knowledge, resource, reader)
-            page = render_document(document, resource, passage, files).encode(errors="replace")
-            headers = {**_PRIVATE, "content-security-policy": POLICY}
-            await self._send(page, "text/html; charset=utf-8", headers)
+            await self._send_page(render_document(document, resource, passage, files))
             return
         fields: dict[str, Any] = {
             "format": resource.format,
@@ -234,10 +237,17 @@ class _KnowledgeRequest:
     async def _respond(self, value: Mapping[str, Any]) -> None:
         await self._send(dumps(value), "application/json", _PRIVATE)
 
-    async def _send(self, body: bytes, content_type: str, headers: Mapping[str, str]) -> None:
+    async def _send_page(self, page: str, *, status: int = 200) -> None:
+        headers = {**_PRIVATE, "content-security-policy": POLICY}
+        body = page.encode(errors="replace")
+        await self._send(body, "text/html; charset=utf-8", headers, status=status)
+
+    async def _send(
+        self, body: bytes, content_type: str, headers: Mapping[str, str], *, status: int = 200
+    ) -> None:
         if self._request.method == "HEAD":
             body = b""
-        await self._request.respond(200, body, content_type=content_type, headers=headers)
+        await self._request.respond(status, body, content_type=content_type, headers=headers)
 
 
 def _read_budget(body: bytes) -> int | None:

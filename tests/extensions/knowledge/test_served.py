@@ -469,9 +469,11 @@ def test_a_resource_that_may_not_be_read_is_not_found(
     client, uri = diary
     path = f"/graphql/knowledge/resources/{quote(uri, safe='')}"
     answer = client.get(path, headers={"x-user": "eve"})
+    page = client.get(path, headers={"x-user": "eve", "accept": "text/html"})
 
-    assert answer.status_code == 404
+    assert answer.status_code == page.status_code == 404
     assert answer.json()["message"] == "There is no such resource."
+    assert "<h1>There is no such document</h1>" in page.text
 
 
 # ---- GraphQL ----

@@ -492,8 +492,8 @@ TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
     "d,code,n\n01/03/2026,7,1\n02/03/2026,8,x\n": (
         {"dates": "day-first", "columns": {"code": "varchar", "n": "bigint", "q": "date"}},
         [(date(2026, 3, 1), "7", 1), (date(2026, 3, 2), "8", None)],
-        "The settings give a type to columns that are not here: q. 1 values of 'n' are no BIGINT: "
-        "they are empty.",
+        "The settings give a type to columns that are not here: q. Values of 'n' that are no "
+        "BIGINT are empty: 1.",
     ),
     "d;n\n03.01.2026;1.234,50 \u20ac\n15.02.2026;89,90 \u20ac\nk.A.;n/a\n": (
         {"columns": {"d": "date", "n": "decimal(9,2)"}},
@@ -502,8 +502,8 @@ TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
             (date(2026, 2, 15), Decimal("89.90")),
             (None,) * 2,
         ],
-        "1 values of 'd' are no DATE: they are empty. 1 values of 'n' are no DECIMAL(9,2): they "
-        "are empty. 'n' is in '\u20ac'.",
+        "Values of 'd' that are no DATE are empty: 1. Values of 'n' that are no DECIMAL(9,2) are "
+        "empty: 1. 'n' is in '\u20ac'.",
     ),
     "d;n;m\n03.01.2026;1.234;1,234\n04.01.2026;2.500;2,500\n": (
         {"dates": "day-first", "columns": {"d": "timestamp", "n": "bigint", "m": "double"}},
@@ -521,14 +521,14 @@ TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
             (date(2026, 1, 3), Decimal("1.01"), 9007199254740992),
             (date(2026, 1, 4), Decimal("2.00"), 1),
         ],
-        "1 values of 'd' are shortened to the type DATE. 1 values of 'n' are shortened to the type "
-        "DECIMAL(9,2). 1 values of 'id' are shortened to the type DOUBLE.",
+        "Values of 'd' that are shortened to a DATE: 1. Values of 'n' that are shortened to a "
+        "DECIMAL(9,2): 1. Values of 'id' that are shortened to a DOUBLE: 1.",
     ),
     "d,n,m\n03/01/2026,1.5,x\n04/01/2026,2,y\n": (
         {"columns": {"d": "date", "n": "integer", "m": "double"}},
         [("03/01/2026", None, "x"), ("04/01/2026", 2, "y")],
         "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "
-        "settings of the source says which. 1 values of 'n' are no INTEGER: they are empty. 'm' is "
+        "settings of the source says which. Values of 'n' that are no INTEGER are empty: 1. 'm' is "
         "a text: none of its values is of the type DOUBLE.",
     ),
 }

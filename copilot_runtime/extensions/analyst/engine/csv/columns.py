@@ -295,9 +295,9 @@ class ColumnTypes:
                 f"count({select}) FILTER ({shorter}) FROM {self._table}"
             ).fetchone()
             if row[0]:
-                notes.append(f"{row[0]:,} values of {name!r} are no {type}: they are empty.")
+                notes.append(f"Values of {name!r} that are no {type} are empty: {row[0]:,}.")
             if row[1]:
-                notes.append(f"{row[1]:,} values of {name!r} are shortened to the type {type}.")
+                notes.append(f"Values of {name!r} that are shortened to a {type}: {row[1]:,}.")
         if unit := self._units.get(name):
             notes.append(f"{name!r} is in {unit!r}.")
         return TypedColumn(name=name, select=select, type=type, note=" ".join(notes))

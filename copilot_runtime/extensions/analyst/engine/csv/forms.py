@@ -56,23 +56,8 @@ def make_plain(type: str, texts: str = "") -> Form:
 
 
 BOOLEAN = make_plain("BOOLEAN", "(?i:true|false)")
-_YES = (
-    "true",
-    "t",
-    "yes",
-    "y",
-    "1",
-    "ja",
-    "j",
-    "oui",
-    "s\u00ed",
-    "si",
-    "s\u00ec",
-    "sim",
-    "tak",
-    "\u0434\u0430",
-)
-_NO = ("false", "f", "no", "n", "0", "nein", "nee", "non", "n\u00e3o", "nie", "\u043d\u0435\u0442")
+_YES = "true t yes y 1 ja j oui s\u00ed si s\u00ec sim tak \u0434\u0430"
+_NO = "false f no n 0 nein nee non n\u00e3o nie \u043d\u0435\u0442"
 # digits after a zero are a code, such as that of a place
 _DIGITS = "[+-]?(?:0|[1-9][0-9]{0,18})"
 INTEGER = Form("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGITS)
@@ -183,9 +168,9 @@ OPERATORS_FORMS = (
     Form("DATE", re.compile("[0-9]{8}"), "TRY_STRPTIME($v, '%Y%m%d')::DATE", "[0-9]{8}"),
     Form(
         "BOOLEAN",
-        re.compile(f"(?i:{'|'.join((*_YES, *_NO))})"),
-        f"CASE WHEN lower($v) IN ({quote_texts(_YES)}) THEN true "
-        f"WHEN lower($v) IN ({quote_texts(_NO)}) THEN false END",
+        re.compile(f"(?i:{'|'.join(f'{_YES} {_NO}'.split())})"),
+        f"CASE WHEN lower($v) IN ({quote_texts(_YES.split())}) THEN true "
+        f"WHEN lower($v) IN ({quote_texts(_NO.split())}) THEN false END",
     ),
 )
 """Those only of columns of which the operator says the type: others may be something else."""

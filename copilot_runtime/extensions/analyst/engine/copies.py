@@ -30,10 +30,9 @@ from copilot_runtime.extensions.analyst.engine.sandbox import (
 )
 from copilot_runtime.extensions.analyst.engine.sources import DataSource, list_files
 from copilot_runtime.extensions.analyst.engine.sqlite import export_tables, is_sqlite
-from copilot_runtime.extensions.analyst.engine.store import StoredTable
+from copilot_runtime.extensions.analyst.engine.store import StoredTable, read_table
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile, decode_file
 from copilot_runtime.extensions.analyst.engine.workbooks import DELIMITER, write_tables
-from copilot_runtime.extensions.analyst.results import Column
 
 logger = logging.getLogger(__name__)
 
@@ -245,23 +244,6 @@ def list_tables(
         if not found:
             raise DatasetRefused(f"There is no table {only!r} in that database.")
     return found
-
-
-def read_table(
-    connection: duckdb.DuckDBPyConnection,
-    name: str,
-    table: str,
-    database: str,
-    schema: str = "main",
-) -> StoredTable:
-    """Return the stored table: its name for questions, columns and row count."""
-    physical = ".".join(map(quote_name, (database, schema, table)))
-    cursor = connection.execute(f"FROM {physical} LIMIT 0")
-    columns = [Column(item[0], str(item[1])) for item in cursor.description or ()]
-    row: Any = connection.execute(f"SELECT count(*) FROM {physical}").fetchone()
-    return StoredTable(
-        name=name, table=table, row_count=int(row[0]), columns=columns, schema=schema
-    )
 
 
 def read_foreign(source: DataSource, choose: Choose) -> Sequence[StoredTable]:

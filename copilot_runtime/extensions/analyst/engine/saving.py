@@ -7,7 +7,6 @@ from pathlib import Path
 
 import duckdb
 
-from copilot_runtime.extensions.analyst.engine.copies import read_table
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, parse_error
 from copilot_runtime.extensions.analyst.engine.sandbox import (
@@ -16,7 +15,7 @@ from copilot_runtime.extensions.analyst.engine.sandbox import (
     check_statement,
     lock_connection,
 )
-from copilot_runtime.extensions.analyst.engine.store import StoredTable
+from copilot_runtime.extensions.analyst.engine.store import StoredTable, read_table
 
 _TOO_LARGE = "The result is too large to be saved."
 

@@ -9,12 +9,15 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 from copilot_runtime.extensions.analyst.results import Column
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 try:
     import fcntl
@@ -306,6 +309,23 @@ def decode_table(value: dict[str, Any]) -> StoredTable:
     columns = [Column(column["name"], column["type"]) for column in value["columns"]]
     fields: dict[str, Any] = {**value, "columns": columns}
     return StoredTable(**fields)
+
+
+def read_table(
+    connection: "DuckDBPyConnection",
+    name: str,
+    table: str,
+    database: str,
+    schema: str = "main",
+) -> StoredTable:
+    """Return the stored table: its name for questions, columns and row count."""
+    physical = ".".join(map(quote_name, (database, schema, table)))
+    cursor = connection.execute(f"FROM {physical} LIMIT 0")
+    columns = [Column(item[0], str(item[1])) for item in cursor.description or ()]
+    row: Any = connection.execute(f"SELECT count(*) FROM {physical}").fetchone()
+    return StoredTable(
+        name=name, table=table, row_count=int(row[0]), columns=columns, schema=schema
+    )
 
 
 def _remove(path: Path) -> None:

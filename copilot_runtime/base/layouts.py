@@ -215,17 +215,20 @@ def find_header(records: Sequence[Record]) -> Header:
 def count_remarks(records: Sequence[Record]) -> int:
     """Return how many records at the end are notes below the table: texts in its first column.
 
-    None are if the row above them begins with such a text, too, as in a table of comments.
+    The last ones may have commas. None are if the row above them begins with such a text, too, as
+    in a table of comments.
     """
     count = 0
     for at, record in enumerate(reversed(records), 1):
         values = [cell.strip() for cell in record if cell.strip()]
         if not values:
             continue
-        is_first = bool(record[0].strip()) and is_remark(values[0])
-        if len(values) > 1 or not is_first:
-            return 0 if is_first else count
-        count = at
+        if not (record[0].strip() and is_remark(values[0])):
+            return count
+        if len(values) == 1:
+            count = at
+        elif count:
+            return 0
     return count
 
 

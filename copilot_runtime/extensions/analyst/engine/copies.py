@@ -289,6 +289,7 @@ _CAUSES = [
         (r"file is empty", "it is empty"),
         (r"first line has more", "its first line is too long"),
         (r"no space left", "the disk is full"),
+        (r"expression depth", "it has too many columns: about 1,000 can be read"),
         (r"out of memory|allocate", "it needs more memory than it may have"),
         (r"error when sniffing|csv error", "it is no table of lines with equal columns"),
         (r"convert|could not cast", "a value is not of the type of its column"),

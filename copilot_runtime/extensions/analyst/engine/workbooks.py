@@ -20,6 +20,8 @@ DELIMITER = ","
 _BATCH = 5_000
 _ROUNDED = re.compile(r"-?\d\.\d{12,16}[eE]\+?0?1[5-9]")
 """A whole number of more than 15 digits, of which programs write no more into workbooks."""
+_THOUSANDS = re.compile(r"-?\d{1,3}\.\d{3}")
+"""A number that is a thousand and more where fractions follow a comma."""
 _HEAD = 100
 """Rows at the beginning of a table that show its header."""
 _SHEET = 2**30
@@ -173,9 +175,7 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
             for at, it in enumerate(cells)
             if it and it.kind == "number" and _ROUNDED.fullmatch(it.text)
         )
-        texts = [
-            "" if cell is None or cell.kind in ("error", "formula") else cell.text for cell in cells
-        ]
+        texts = [_write_cell(cell) for cell in cells]
         if any(texts):
             if len(head) < _HEAD:
                 head.append(texts)
@@ -195,6 +195,14 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
             yield f"{name!r} is in {found[0]!r}{source}."
         elif found:
             yield f"{name!r} has values in different units, not to be added up: {', '.join(found)}."
+
+
+def _write_cell(cell: Cell | None) -> str:
+    """Return a cell as a text of the table; what is behind a point are no thousands."""
+    if cell is None or cell.kind in ("error", "formula"):
+        return ""
+    is_doubtful = cell.kind == "number" and _THOUSANDS.fullmatch(cell.text)
+    return f"{cell.text}0" if is_doubtful else cell.text
 
 
 def _load(spool: IO[bytes]) -> Iterator[tuple[int, dict[int, Cell]]]:

@@ -162,8 +162,8 @@ async def test_a_file_has_the_columns_and_values_that_a_person_reads(
 
 
 _SIGNS = (
-    "its numbers have signs or units, such as $, % or parentheses; DOUBLE in the `columns` of the "
-    "source makes them numbers"
+    "its numbers have signs or units, such as $, % or parentheses; with one unit, DOUBLE in the "
+    "`columns` of the source makes them numbers"
 )
 DOUBTS: Mapping[str, tuple[Rows, str]] = {
     "a,b\n1,2\n3,4,5\n6\n": (
@@ -214,6 +214,10 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     "t,n\n2026-01-03T10:00:00+02:00,x\n2026-01-03 10:00:00,y\n2026-01-04,z\n": (
         [("2026-01-03T10:00:00+02:00", "x"), ("2026-01-03 10:00:00", "y"), ("2026-01-04", "z")],
         "'t' is a text: 1 of its 3 values are not of the type TIMESTAMP.",
+    ),
+    "k,n\nx,1\n\n* estimated\nSource: census, 2026\n": (
+        [("x", 1)],
+        "Notes are left out: 2.",
     ),
     "k,n\na,10\nb,20\nAverage,15\n": (
         [("a", 10), ("b", 20), ("Average", 15)],
@@ -509,6 +513,17 @@ TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
         {"dates": "day-first", "columns": {"d": "timestamp", "n": "bigint", "m": "double"}},
         [(datetime(2026, 1, 3), 1234, 1.234), (datetime(2026, 1, 4), 2500, 2.5)],
         "'m' has commas, which are read as those of fractions.",
+    ),
+    "t,n,d\n2026-01-03T10:00:00Z,1.5,13/01/2026\n2026-01-03 12:00:00+02:00,9007199254740993,x\n"
+    "2026-01-03 10:00,2,02/03/2026\n": (
+        {"dates": "month-first", "columns": {"t": "timestamp", "n": "bigint"}},
+        [
+            (datetime(2026, 1, 3, 10), None, "13/01/2026"),
+            (datetime(2026, 1, 3, 10), 9007199254740993, "x"),
+            (None, 2, "02/03/2026"),
+        ],
+        "Values of 't' that are no TIMESTAMP are empty: 1. 't' is in UTC. Values of 'n' that are "
+        "no BIGINT are empty: 1. 'd' is a text: 1 of its 3 values are not of the type DATE.",
     ),
     "k;v;w;b;d\na;(100);12 kg;ja;20260103\nb;3,5-;-2,5 kg;nein;20260104\n": (
         {"columns": {"v": "double", "w": "double", "b": "boolean", "d": "date"}},

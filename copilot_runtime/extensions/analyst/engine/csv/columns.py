@@ -8,17 +8,19 @@ all users may see them.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import duckdb
 
+from copilot_runtime.base.batches import split_batches
 from copilot_runtime.extensions.analyst.engine.csv.forms import (
     BOOLEAN,
     CODE,
     COMMA,
     DECIMAL,
     FORMS,
+    IN_UTC,
     INTEGER,
     OPERATORS_FORMS,
     POINT,
@@ -36,6 +38,8 @@ from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 _SAMPLE_VALUES = 100_000
+_TESTS = 16
+"""Tests in one query: its time grows with the square of their number."""
 _MAJORITY = 500
 """Different values of which half have to be of a type for its loss to be named."""
 _NUMBERS = {
@@ -44,7 +48,8 @@ _NUMBERS = {
     **dict.fromkeys(("UBIGINT", "UINTEGER", "USMALLINT", "UTINYINT", "UHUGEINT"), True),
 }
 """Type of numbers → whether they are whole."""
-_DATES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+_DATES = ("DATE", "TIMESTAMP", _WITH_ZONE)
 _NEGATIVE = r"^\((.*)\)$|^([^-].*)-$"
 """A negative number as accountants write it, in a column that the operator says has numbers."""
 
@@ -85,6 +90,8 @@ class ColumnTypes:
         self._has_semicolons = has_semicolons
         self._forms = forms
         self._numbers: Collection[str] = ()
+        self._others: dict[str, Sequence[Form]] = {}
+        """Further forms of the operator's columns."""
         self._units: Mapping[str, str] = {}
 
     def find(self, names: Sequence[str]) -> Sequence[TypedColumn]:
@@ -172,29 +179,37 @@ class ColumnTypes:
         type, text = self._types[name.lower()], self._text(name)
         is_whole = _NUMBERS.get(kind, False)
         kinds = next((them for them in (_NUMBERS, _DATES) if kind in them), (kind,))
-        plain = make_plain(type, "[+-]?[0-9]+" if is_whole else "")
-        forms = [*(one for one in (*FORMS, *OPERATORS_FORMS) if one.type in kinds), plain]
-        values = [one.cast(text, type) for one in forms]
-        tests = [
-            f"{value} = {one.read(text)}" if is_whole else f"{value} IS NOT NULL"
-            for one, value in zip(forms, values, strict=True)
+        forms = [
+            one
+            for one in (*FORMS, *OPERATORS_FORMS)
+            if one.type in kinds and (one.type != _WITH_ZONE or kind == _WITH_ZONE)
         ]
-        counts = ", ".join(f"count(*) FILTER ({test})" for test in tests)
+        if kind in _NUMBERS or not forms:
+            plain = make_plain(type, "[+-]?[0-9]+" if is_whole else "")
+            forms.append(plain if is_whole else replace(plain, point="."))
+        counts = ", ".join(f"count({self._cast(name, one)})" for one in forms)
         row: Any = self._connection.execute(
             f"SELECT count({text}), {counts} FROM {self._table}"
         ).fetchone()
         filled, *found = row
         most = max(found)
-        return (
-            [one for one, count in zip(forms, found, strict=True) if count == most]
-            if (most or not filled)
-            else []
-        )
+        pairs = [*zip(forms, found, strict=True)]
+        self._others[name] = [one for one, count in pairs if 0 < count < most]
+        return [one for one, count in pairs if count == most] if most or not filled else []
+
+    def _cast(self, name: str, form: Form) -> str:
+        """Return the SQL of the values of a form as the operator's type; no number is rounded."""
+        type, text = self._types[name.lower()], self._text(name)
+        value = form.cast(text, type)
+        if _NUMBERS.get(type) and form.type == "DOUBLE":
+            value = f"CASE WHEN {value} = {form.read(text)} THEN {value} END"
+        return value
 
     def _text(self, name: str) -> str:
         """Return the SQL of the text of a column, with its sign in front and without its unit."""
         text = _trim(name)
         if name in self._numbers:
+            text = f"replace({text}, chr(8722), '-')"
             text = f"regexp_replace({text}, {quote_text(_NEGATIVE)}, '-\\1\\2')"
         if unit := self._units.get(name):
             text = f"regexp_replace({text}, {quote_text(match_unit(unit))}, '\\1')"
@@ -227,16 +242,20 @@ class ColumnTypes:
             for name, types in waiting.items():
                 count = len(types) if types[0].order else 1
                 pairs += [(name, types.pop(0)) for _ in range(count)]
-            tests = ", ".join(
-                f"bool_and({one.test(self._text(name))} OR {_trim(name)} IS NULL)"
-                for name, one in pairs
-            )
-            row: Any = self._connection.execute(f"SELECT {tests} FROM {self._table}").fetchone()
-            for (name, one), is_true in zip(pairs, row, strict=True):
-                if is_true:
+            for batch in split_batches(pairs, _TESTS):
+                for name, one in self._list_true(batch):
                     true[name].append(one)
             waiting = {name: types for name, types in waiting.items() if types and not true[name]}
         return true
+
+    def _list_true(self, pairs: Sequence[tuple[str, Form]]) -> Sequence[tuple[str, Form]]:
+        """Return the columns of which all values have a form."""
+        tests = ", ".join(
+            f"bool_and({one.test(self._text(name))} OR {_trim(name)} IS NULL)"
+            for name, one in pairs
+        )
+        row: Any = self._connection.execute(f"SELECT {tests} FROM {self._table}").fetchone()
+        return [pair for pair, is_true in zip(pairs, row, strict=True) if is_true]
 
     def _describe_others(self, name: str, values: Sequence[str]) -> str:
         """Return why a column is a text, if half of its values in a sample have another type."""
@@ -244,8 +263,8 @@ class ColumnTypes:
         numbers = [value for value in values if WITH_SIGN.fullmatch(value)]
         if len(numbers) * 2 > len(values) and any(map(SIGN.search, numbers)):
             return (
-                "is a text: its numbers have signs or units, such as $, % or parentheses; "
-                "DOUBLE in the `columns` of the source makes them numbers"
+                "is a text: its numbers have signs or units, such as $, % or parentheses; with "
+                "one unit, DOUBLE in the `columns` of the source makes them numbers"
             )
         counts = Counter(
             one for one in self._forms for value in values if one.pattern.fullmatch(value)
@@ -277,6 +296,8 @@ class ColumnTypes:
             else:
                 forms = [one for one in forms if one.order == order]
                 doubt = "" if self._dates else f"is read {order}, as other dates of the data set"
+        elif self._dates and orders and self._dates not in orders:
+            doubt, forms = f"is a text: its dates are not {self._dates}, as the settings say", ()
         elif forms and "%y" in forms[0].sql:
             doubt = f"has years of two digits, and is read {forms[0].order}"
         notes = [f"{name!r} {doubt}."] if doubt else []
@@ -288,16 +309,22 @@ class ColumnTypes:
         select = form.read(text)
         if name.lower() in self._types:
             type = self._types[name.lower()]
-            select = form.cast(text, type)
-            shorter = f"TRY_CAST({select} AS {form.type}) IS DISTINCT FROM {form.read(text)}"
+            select = self._cast(name, form)
+            others = [one for one in self._others[name] if one.goes_with(form, order)]
+            if others:
+                select = f"coalesce({', '.join(self._cast(name, one) for one in (form, *others))})"
+            value = self._cast(name, form)
+            shorter = f"TRY_CAST({value} AS {form.type}) <> {form.read(text)}"
             row: Any = self._connection.execute(
                 f"SELECT count({text}) - count({select}), "
-                f"count({select}) FILTER ({shorter}) FROM {self._table}"
+                f"count({value}) FILTER ({shorter}) FROM {self._table}"
             ).fetchone()
             if row[0]:
                 notes.append(f"Values of {name!r} that are no {type} are empty: {row[0]:,}.")
             if row[1]:
                 notes.append(f"Values of {name!r} that are shortened to a {type}: {row[1]:,}.")
+        if form is IN_UTC:
+            notes.append(f"{name!r} is in UTC.")
         if unit := self._units.get(name):
             notes.append(f"{name!r} is in {unit!r}.")
         return TypedColumn(name=name, select=select, type=type, note=" ".join(notes))

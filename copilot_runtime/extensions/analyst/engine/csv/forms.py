@@ -1,6 +1,7 @@
 """The forms in which the texts of a file stand for values: of each type, with its unit."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,9 @@ from copilot_runtime.extensions.analyst.engine.datasets import quote_text, quote
 
 DateOrder = Literal["day-first", "month-first"]
 Order = Literal[DateOrder, "year-first"]
+
+
+_ZONE = "Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Form:
     texts: str = ""
     """A regular expression of the texts that have the form, where DuckDB reads more."""
     order: Order | None = None
+    point: str = ""
+    """What stands before the fraction of a number, or `Z` for times of zones."""
 
     def read(self, text: str) -> str:
         """Return the SQL of the value of a text, which is SQL itself."""
@@ -41,6 +47,12 @@ class Form:
         if self.texts:
             value = f"CASE WHEN {self.test(text)} THEN {value} END"
         return f"TRY_CAST({value} AS {type})"
+
+    def goes_with(self, other: "Form", order: DateOrder | None) -> bool:
+        """Return whether values of both forms may stand in one column, with dates in an order."""
+        if _ZONE in (self.point, other.point):
+            return self.point == other.point
+        return self.order in (None, order) and self.point in ("", other.point)
 
     def fits(self, values: Sequence[str]) -> bool:
         """Return whether all values of a sample have the form."""
@@ -70,18 +82,18 @@ _FRACTION = (
 )
 CODE = re.compile(f"{_WHOLE}(?:E[0-9]{{1,3}})?")
 """A part number such as `1E5`, or a number that programs do not write so."""
-DECIMAL = Form("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION)
+DECIMAL = Form("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION, point=".")
 
 
 def _group_digits(group: str, point: str) -> Form:
     """Return the form of numbers with groups of digits, such as `1,234.50`."""
-    groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}})+"
+    groups = f"[1-9][0-9]{{0,2}}(?:[{group}][0-9]{{3}}){{1,4}}"
     if group == ",":
-        groups += "|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}"  # 12,34,567 of India
+        groups += "|[1-9][0-9]?(?:,[0-9]{2}){1,5},[0-9]{3}"  # 12,34,567 of India
     text = f"[+-]?(?:{groups}|{_WHOLE})(?:[{point}][0-9]+{_EXPONENT})?"
     bare = f"regexp_replace($v, {quote_text(f'[{group}]')}, '', 'g')"
     number = f"TRY_CAST(replace({bare}, {quote_text(point)}, '.') AS DOUBLE)"
-    return Form("DOUBLE", re.compile(text), number, text)
+    return Form("DOUBLE", re.compile(text), number, text, point=point)
 
 
 POINT = _group_digits(",", ".")
@@ -139,7 +151,7 @@ _TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 
 _WIDE = "".join(map(chr, (*range(0xFF10, 0xFF1A), 0xFF0E, 0xFF0D, 0xFF0B)))
 _WIDE_FORM = (
-    "[-+\uff0d\uff0b]?(?:[0\uff10]|[1-9\uff11-\uff19][0-9\uff10-\uff19]{0,14})(?:[,\uff0c][0-9\uff10-\uff19]{3})*"
+    "[-+\uff0d\uff0b]?(?:[0\uff10]|[1-9\uff11-\uff19][0-9\uff10-\uff19]{0,14})(?:[,\uff0c][0-9\uff10-\uff19]{3}){0,4}"
     "(?:[.\uff0e][0-9\uff10-\uff19]+)?"
 )
 _WIDE_DIGITS = Form(
@@ -151,10 +163,11 @@ _WIDE_DIGITS = Form(
 )
 """Numbers with digits of the width of Chinese characters."""
 
+_MOMENT = rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"
 DATES = (
     make_plain("DATE", _DAY),
     make_plain("TIMESTAMP", f"{_DAY}(?:[T ]{_TIME})?"),
-    make_plain("TIMESTAMP WITH TIME ZONE", rf"{_DAY}[T ]{_TIME} ?(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)"),
+    make_plain("TIMESTAMP WITH TIME ZONE", _MOMENT),
     *_dates(),
 )
 FORMS = (
@@ -164,7 +177,15 @@ FORMS = (
 )
 """In this order: the first that all values have is the form of a column."""
 
+IN_UTC = Form(
+    "TIMESTAMP",
+    re.compile(_MOMENT),
+    "TRY_CAST($v AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE 'UTC'",
+    _MOMENT,
+    point=_ZONE,
+)
 OPERATORS_FORMS = (
+    IN_UTC,
     Form("DATE", re.compile("[0-9]{8}"), "TRY_STRPTIME($v, '%Y%m%d')::DATE", "[0-9]{8}"),
     Form(
         "BOOLEAN",
@@ -189,16 +210,17 @@ _WORD = re.compile(rf"()[+-]?[\d.,'{_SPACES}]*\d[{_SPACES}]*([^\s\d.,+-][^\d.,+-
 
 
 def find_unit(values: Sequence[str], *, is_number: bool = False) -> str:
-    """Return the only unit that numbers of a sample have, or an empty string.
+    """Return the only unit that numbers of a sample have, a currency or %, or an empty string.
 
-    If a column `is_number`, its unit may be any word, otherwise it is a currency or %.
+    If a column `is_number`, its unit may be any word, and is that of most numbers with one.
     """
     patterns = (_UNIT, _WORD) if is_number else (_UNIT,)
     matches = (
         next(filter(None, (pattern.fullmatch(it) for pattern in patterns)), None) for it in values
     )
-    units = {(match[1] or match[2]).strip() for match in matches if match}
-    return units.pop() if len(units) == 1 else ""
+    units = Counter((match[1] or match[2]).strip() for match in matches if match)
+    unit, count = units.most_common(1)[0] if units else ("", 0)
+    return unit if count == units.total() or (is_number and count * 2 > units.total()) else ""
 
 
 def match_unit(unit: str) -> str:

@@ -5,7 +5,7 @@ import io
 import logging
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from copilot_runtime.base.layouts import (
     Layout,
     count_remarks,
     find_layout,
+    is_remark,
 )
 from copilot_runtime.base.shapes import is_rule
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
@@ -158,8 +159,11 @@ def rewrite(path: Path, layout: Layout, target: Path) -> list[LeftOut]:
     return left_out
 
 
-def read_remarks(path: Path, layout: Layout) -> Sequence[str]:
-    """Return the notes at the end of a file, each of which is the only value of its line."""
+def read_remarks(path: Path, layout: Layout) -> Mapping[str, bool]:
+    """Return the first values of the lines at the end of a file that are notes.
+
+    The value is `True` if there are others in its line, which are parts of the note.
+    """
     with path.open("rb") as file:
         start = max(0, file.seek(0, io.SEEK_END) - _TAIL)
         file.seek(start)
@@ -169,9 +173,10 @@ def read_remarks(path: Path, layout: Layout) -> Sequence[str]:
         if (record := _read_record([line], layout)) is None:
             break
         records.insert(0, record or [""])
-        if sum(map(bool, record)) > 1:
+        if sum(map(bool, record)) > 1 and not is_remark(record[0]):
             break
-    return [it[0] for it in records[len(records) - count_remarks(records) :] if it[0]]
+    found = records[len(records) - count_remarks(records) :]
+    return {it[0]: sum(map(bool, it)) > 1 for it in found if it[0]}
 
 
 def _read_record(lines: Sequence[str], layout: Layout) -> Sequence[str] | None:

@@ -149,7 +149,9 @@ class CsvFiles:
         """Read files of one layout into a table of texts; return its name."""
         self._notes += layout.notes
         self._notes += describe_doubts(layout.doubts)
-        remarks = [text for path in paths for text in read_remarks(path, layout)]
+        remarks: dict[str, bool] = {}
+        for path in paths:
+            remarks |= read_remarks(path, layout)
         signs: set[Kind] = set()
         for path in paths:
             signs.update(find_signs(path, layout.delimiter))
@@ -184,7 +186,7 @@ class CsvFiles:
         return f"temp.{part}"
 
     def _drop_lines(
-        self, part: str, layout: Layout, columns: Sequence[str], remarks: Sequence[str]
+        self, part: str, layout: Layout, columns: Sequence[str], remarks: Mapping[str, bool]
     ) -> None:
         """Leave out empty lines, notes below the table, and the header where it is repeated."""
         names = [
@@ -197,10 +199,13 @@ class CsvFiles:
         remark = f"{columns[0]} <> '' AND {columns[0]} IN ({texts})"
         if layout.has_comments:
             remark = f"({remark} OR starts_with({columns[0]}, '#'))"
+        alone = " AND ".join([remark, *empty[1:]])
+        texts = quote_texts([text for text, has_others in remarks.items() if has_others] or [""])
+        notes = f"({alone} OR {columns[0]} <> '' AND {columns[0]} IN ({texts}))"
         has_notes = len(columns) > 1 and (remarks or layout.has_comments)
         kinds = {
             "Lines that repeat the header": names,
-            "Notes": [remark, *empty[1:]] if has_notes else [],
+            "Notes": [notes] if has_notes else [],
             "Empty lines": empty if len(columns) > 1 else [],
             "Page numbers": [_match_page_number(columns)] if len(columns) > 1 else [],
             "Lines of dashes": [_match_rule(columns)] if layout.has_rules else [],

@@ -16,6 +16,8 @@ _LABELS = 3
 """Columns of which the first value may be the label of a line."""
 _TOTALS = (
     *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
+    *("sous-total", "sous total", "subtotale", "subtotaal", "summa", "celkem", "összesen", "i alt"),
+    *("\u03c3", "\u2211", "toplam", "soma", "yhteensä"),
     *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
     *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
@@ -34,7 +36,7 @@ _SUMS = (
 """The beginnings of labels of lines that may add up others."""
 _SUM_PATTERN = (
     rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
-    r"|\s(total|subtotal|gesamt|summe|insgesamt|totaal|razem|итого|всего)$|[计計]$"
+    r"|\s(total|subtotal|gesamt|summe|insgesamt|ergebnis|totaal|razem|итого|всего)$|[计計]$"
 )
 
 

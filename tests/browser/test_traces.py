@@ -142,6 +142,32 @@ async def test_a_run_is_seen_while_it_goes_on(browser: Browser) -> None:
         await expect(page.locator(".bar.open")).to_have_count(0)
 
 
+async def test_a_run_that_goes_on_has_its_own_name_and_not_that_of_a_step_that_is_over(
+    browser: Browser,
+) -> None:
+    gate = Gate()
+    runtime = a_runtime(call("get_time", {"zone": "Oslo"}), say("Noon."), gate=gate)
+    async with served(runtime) as url, opened(browser) as context:
+        chat, page = await context.new_page(), await context.new_page()
+        await page.goto(f"{url}traces")
+        await expect(page.locator("#nothing")).to_be_visible()
+        await chat.goto(url)
+        await ask(chat, "What time is it?")
+        await page.locator("#list .open").click()
+        gate.release(3)
+        await expect(page.locator(".row", has_text="get_time")).to_be_visible()
+        await page.get_by_label("with errors").check()
+        await expect(page.locator("#nothing")).to_be_visible()
+        await page.get_by_label("with errors").uncheck()
+
+        await expect(page.locator("#list li")).to_have_count(1)
+        row = await page.locator("#list li").inner_text()
+        gate.release(100)
+        await expect(page.locator("#list b")).to_have_text(["What time is it?"])
+    assert "invoke_agent default" in row
+    assert "goes on" in row
+
+
 async def test_two_runs_are_compared_step_by_step(browser: Browser) -> None:
     turns = [say("Noon."), call("get_time", {"zone": "Oslo"}), say("Noon.")]
     async with served(a_runtime(*turns)) as url, opened(browser) as context:

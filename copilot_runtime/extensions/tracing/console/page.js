@@ -28,22 +28,23 @@ async function list() {
   document.querySelector("main").classList.remove("refused");
   if (mine !== state.asked) return;  // a later request is pending
   countSoon(filters);
-  const running = filters ? [] : listRunning(traces);
+  const running = filters ? [] : listRunning(traces), named = new Set(running.map((trace) => trace.trace_id));
+  const rows = [...running, ...traces.filter((trace) => !named.has(trace.trace_id))];
   const focused = document.activeElement?.closest("#list li")?.dataset.trace;
-  $("list").replaceChildren(...[...running, ...traces].filter((trace) => filters || trace.errors || trace.name !== MEMORY).map(drawTrace));
+  $("list").replaceChildren(...rows.filter((trace) => filters || trace.errors || trace.name !== MEMORY).map(drawTrace));
   if (focused) document.querySelector(`[data-trace="${CSS.escape(focused)}"] button`)?.focus();
   $("more").hidden = !next || state.wanted >= MOST;
   $("nothing").hidden = $("list").childElementCount > 0;
   $("nothing").textContent = filters ? "Nothing was found." : "No trace yet. Ask something in the chat, and it is here.";
 }
 
-/* Returns the traces that have started, but of which no span is stored yet. */
+/* Returns the traces that have started, but whose first span is not stored yet: it is when it ends, after its children. */
 function listRunning(traces) {
   const kept = new Set(traces.map((trace) => trace.trace_id));
   const running = [];
   for (const [id, spans] of live) {
-    const root = [...spans.values()].find((span) => !span.parent_span_id) ?? [...spans.values()][0];
-    if (kept.has(id) || !isOpen(root)) continue;
+    const root = [...spans.values()].find((span) => !span.parent_span_id || !kept.has(id));
+    if (!root || !isOpen(root)) continue;
     running.unshift({ trace_id: id, name: root.name, start_time_unix_nano: root.start_time_unix_nano, spans: spans.size, is_open: true });
   }
   return running;

@@ -1,24 +1,31 @@
 """Check a query result for common mistakes with bounded queries; report each as a sentence."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Sequence,
+)
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlglot import exp
 
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.analyst.joins import JoinKey, list_aggregates, read_join
 from copilot_runtime.extensions.analyst.results import Fix, Table
 from copilot_runtime.extensions.analyst.sql.parsing import quote, read_sql
 from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     RepairContext,
-    Source,
     StepLimitExceeded,
     find_source,
-    list_sources,
     to_sql,
 )
 
@@ -41,6 +48,7 @@ async def check_result(
     context: RepairContext,
     run: Run | None = None,
     fixes: Sequence[Fix] = (),
+    gaps: Collection[str] = (),
 ) -> Sequence[str]:
     """Return warnings about a result, one sentence each.
 
@@ -50,6 +58,7 @@ async def check_result(
         context: The schema.
         run: Runs auxiliary queries; without it, only the rows are checked.
         fixes: Repairs of the query.
+        gaps: Columns with NULLs, in lower case.
     """
     found = [*_check_rows(tree, table)]
     found += [
@@ -59,7 +68,7 @@ async def check_result(
         if fix.nulls
     ]
     if run is not None and isinstance(tree, exp.Select):
-        measure = _Measure(tree, context, run, {fix.after for fix in fixes})
+        measure = _Measure(tree, context, run, {fix.after for fix in fixes}, gaps)
         try:
             async with asyncio.timeout(SECONDS):
                 async for sentence in measure.list_findings():
@@ -101,38 +110,16 @@ def _read_limit(tree: exp.Expr) -> int | None:
     return int(value.name) if isinstance(value, exp.Literal) and value.name.isdigit() else None
 
 
-class _Key(NamedTuple):
-    """The columns by which one side of a join is matched."""
-
-    alias: str
-    table: str
-    columns: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return ", ".join(f"{self.table}.{name}" for name in self.columns)
-
-
-class _Join(NamedTuple):
-    """The sides of a join, and whether the query aggregates anything, or columns of a side."""
-
-    left: _Key
-    right: _Key
-    has_aggregates: bool
-    uses_left: bool
-    uses_right: bool
-
-
+@dataclass(slots=True)
 class _Measure:
     """Checks a query with auxiliary queries on the data."""
 
-    def __init__(
-        self, tree: exp.Select, context: RepairContext, run: Run, repairs: set[str]
-    ) -> None:
-        self._tree = tree
-        self._context = context
-        self._run = run
-        self._repairs = repairs
-        self._queries = 0
+    _tree: exp.Select
+    _context: RepairContext
+    _run: Run
+    _repairs: Collection[str]
+    _gaps: Collection[str]
+    _queries: int = 0
 
     async def list_findings(self) -> AsyncIterator[str]:
         """Yield warnings that the data supports, the most important first."""
@@ -142,12 +129,13 @@ class _Measure:
                     return
                 async for sentence in self._check_join(select, join):
                     yield sentence
-        for check in (self._check_casts, self._check_averages, self._check_texts):
+        checks = (self._check_casts, self._check_gaps, self._check_averages, self._check_texts)
+        for check in checks:
             async for sentence in check():
                 yield sentence
 
     async def _check_join(self, select: exp.Select, join: exp.Join) -> AsyncIterator[str]:
-        read = await read_sql(partial(_read_join, select, join, self._context))
+        read = await read_sql(partial(read_join, select, join, self._context))
         if read is None:
             return
         left, right = read.left, read.right
@@ -171,7 +159,7 @@ class _Measure:
                         f"{one.table!r}: {other.table!r} has no row for them."
                     )
 
-    async def _count_most(self, key: _Key) -> int:
+    async def _count_most(self, key: JoinKey) -> int:
         """Return the maximum number of rows with the same key."""
         columns = [exp.column(quote(name)) for name in key.columns]
         counts = exp.select(exp.alias_(exp.Count(this=exp.Star()), "n"))
@@ -184,7 +172,7 @@ class _Measure:
         )
         return int(row[0] or 0) if row else 0
 
-    async def _count_matches(self, key: _Key, other: _Key) -> tuple[int, int]:
+    async def _count_matches(self, key: JoinKey, other: JoinKey) -> tuple[int, int]:
         """Return the number of rows, and of rows with a match on the other side of the join."""
         names = [f"k{at}" for at in range(len(key.columns))]
         pairs = zip(other.columns, names, strict=True)
@@ -217,9 +205,30 @@ class _Measure:
                 values = "value does" if row[0] == 1 else "values do"
                 yield f"{int(row[0]):,} {values} not convert by {text} and count as NULL."
 
+    async def _check_gaps(self) -> AsyncIterator[str]:
+        """Yield a warning for each column of which a sum or an average leaves rows out."""
+        columns = {
+            it.this.name: it.this
+            for it in list_aggregates(self._tree)
+            if isinstance(it, _SUMS) and isinstance(it.this, exp.Column)
+            if it.this.name.lower() in self._gaps
+        }
+        if not columns:
+            return
+        query = self._tree.copy()
+        for part in ("group", "having", "order", "limit", "offset", "distinct", "qualify"):
+            query.set(part, None)
+        counts = [exp.Star(), *(it.copy() for it in columns.values())]
+        query.set("expressions", [exp.Count(this=it) for it in counts])
+        if row := await self._ask(query):
+            rows, *filled = map(int, row)
+            for name, count in zip(columns, filled, strict=True):
+                if count < rows:
+                    yield f"{rows - count:,} of {rows:,} rows have no value of {name!r}."
+
     async def _check_averages(self) -> AsyncIterator[str]:
         """Yield a warning if averages are over few values."""
-        averages = [it for it in _list_aggregates(self._tree) if isinstance(it, _MEANS)]
+        averages = [it for it in list_aggregates(self._tree) if isinstance(it, _MEANS)]
         if not averages or self._tree.args.get("distinct"):
             return
         query = self._tree.copy()
@@ -270,109 +279,23 @@ class _Measure:
 
 
 _MEANS = (exp.Avg, exp.Median, exp.Stddev, exp.StddevSamp, exp.Variance)
+_SUMS = (exp.Sum, *_MEANS)
 _ORDERS = (exp.Max, exp.Min, exp.Median)
-_REPEATABLE = (exp.Sum, exp.Avg, exp.Count, exp.Median, exp.Stddev)
 
 
-def _describe_fan_out(one: _Key, other: _Key, most: int) -> str:
+def _describe_fan_out(one: JoinKey, other: JoinKey, most: int) -> str:
     return (
         f"{other} is not unique: the join repeats rows of {one.table!r} up to {most:,} times, so "
         f"counts and sums of {one.table!r} may be too high."
     )
 
 
-def _list_aggregates(select: exp.Select) -> Sequence[exp.AggFunc]:
-    """Return the aggregates of a SELECT, without those of its subqueries."""
-    return [
-        node
-        for part in select.expressions
-        for node in part.find_all(exp.AggFunc)
-        if node.find_ancestor(exp.Select) is select
-    ]
-
-
-def _aggregates_of(select: exp.Select, alias: str, context: RepairContext) -> bool:
-    """Return `True` if columns of one side of a join are summed, averaged or counted."""
-    for node in _list_aggregates(select):
-        if not isinstance(node, _REPEATABLE) or isinstance(node.this, exp.Distinct):
-            continue
-        for column in node.find_all(exp.Column):
-            found = find_source(column, context)
-            if found is not None and found[0] == alias:
-                return True
-    return False
-
-
 def _list_compared_texts(select: exp.Select, context: RepairContext) -> Iterator[tuple[str, str]]:
     """Yield the text columns that a SELECT orders by aggregates, and their tables."""
-    for node in _list_aggregates(select):
+    for node in list_aggregates(select):
         column = node.this
         if not isinstance(node, _ORDERS) or not isinstance(column, exp.Column):
             continue
         source = find_source(column, context)
         if source is not None and source[2] == "VARCHAR" and source[1].table is not None:
             yield column.name, source[1].table
-
-
-def _read_join(select: exp.Select, join: exp.Join, context: RepairContext) -> _Join | None:
-    """Return a join with the keys of both sides, or `None` if they are ambiguous."""
-    keys = _read_keys(select, join, context)
-    if keys is None:
-        return None
-    left, right = keys
-    return _Join(
-        left,
-        right,
-        has_aggregates=bool(_list_aggregates(select)),
-        uses_left=_aggregates_of(select, left.alias, context),
-        uses_right=_aggregates_of(select, right.alias, context),
-    )
-
-
-def _read_keys(
-    select: exp.Select, join: exp.Join, context: RepairContext
-) -> tuple[_Key, _Key] | None:
-    """Return the keys of a join, of the other and the joined table; `None` if unclear."""
-    sources = list_sources(select, context)
-    own = join.this.alias_or_name.casefold()
-    pairs = [*_list_pairs(join, own, sources, context)]
-    others = {left.table.casefold() for left, _ in pairs}
-    if len(others) != 1:
-        return None
-    other = others.pop()
-    tables = [sources[it].table if it in sources else None for it in (other, own)]
-    if tables[0] is None or tables[1] is None:
-        return None
-    return (
-        _Key(other, tables[0], tuple(left.name for left, _ in pairs)),
-        _Key(own, tables[1], tuple(right.name for _, right in pairs)),
-    )
-
-
-def _list_pairs(
-    join: exp.Join, own: str, sources: Mapping[str, Source], context: RepairContext
-) -> Iterator[tuple[exp.Column, exp.Column]]:
-    """Yield pairs of columns that a join equates: of another table, and of the joined one."""
-    using = join.args.get("using") or []
-    for name in using:
-        other = next((it for it in sources if it != own), "")
-        yield exp.column(name.name, table=other), exp.column(name.name, table=own)
-    condition = join.args.get("on")
-    parts = [*condition.flatten()] if isinstance(condition, exp.And) else [condition]
-    for part in parts:
-        if not isinstance(part, exp.EQ):
-            continue
-        sides = [_name_source(it, context) for it in (part.this, part.expression)]
-        left, right = sides
-        if left is None or right is None:
-            continue
-        if left.table == own and right.table != own:
-            left, right = right, left
-        if right.table == own and left.table != own:
-            yield left, right
-
-
-def _name_source(node: exp.Expr, context: RepairContext) -> exp.Column | None:
-    """Return a column qualified by the lower-case alias of its table, or `None`."""
-    found = find_source(node, context) if isinstance(node, exp.Column) else None
-    return None if found is None else exp.column(node.name, table=found[0])

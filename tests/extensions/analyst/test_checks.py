@@ -51,6 +51,7 @@ class Data:
             self.query(sql),
             context=RepairContext(tables=tables),
             run=self.run,
+            gaps={"n", "note"},
             **details,
         )
         return [*found]
@@ -67,7 +68,8 @@ def data() -> Data:
     ("sql", "sentences"),
     [
         ("SELECT SUM(amount) FROM orders", []),
-        ("SELECT SUM(n) FROM probes", []),
+        ("SELECT SUM(n) FROM probes", ["1 of 4 rows have no value of 'n'."]),
+        ("SELECT SUM(n) FROM probes WHERE n > 1 GROUP BY n > 2 LIMIT 9", []),
         ("SELECT * FROM probes", ["'ph' has values that are NaN or infinite, shown as empty."]),
         ("SELECT id FROM orders WHERE id > 99", ["The result is empty: none fulfils id > 99."]),
         ("SELECT id, note FROM orders", ["Every value of 'note' is NULL."]),

@@ -60,7 +60,7 @@ function drawDataset({ name, description, row_count, columns, is_saved }) {
   const facts = [`${formatCount(row_count ?? 0)} rows`, `${columns.length} columns`];
   if (is_saved) facts.push("saved by you");
   choice.append(element("small", facts.join(" · ")));
-  if (description) choice.append(element("small", cut(description, 120)));
+  if (description) choice.append(element("small", cut(description.replaceAll("`", ""), 120)));
   item.append(choice);
   return item;
 }
@@ -93,7 +93,7 @@ async function open(name) {
   if (state.open !== name) return;
   $("dataset-title").textContent = name;
   const time = found.time_range ? `, ${found.time_range.map(shorten).join(" to ")}` : "";
-  $("dataset-note").textContent = [found.description, `${formatCount(found.row_count ?? 0)} rows${time}.`].filter(Boolean).join(" ");
+  $("dataset-note").textContent = [found.description?.replaceAll("`", ""), `${formatCount(found.row_count ?? 0)} rows${time}.`].filter(Boolean).join(" ");
   const isNumeric = (read) => found.columns.some((column) => isNumber(read(column)));
   const head = element("tr");
   head.append(...Object.entries(COLUMNS).map(([title, read]) => {

@@ -174,12 +174,19 @@ async def _check(
     async def run(tree: exp.Expr) -> Table:
         return await _measure(session, await session.guard(tree))
 
+    engine, scope = session.services.engine, session.scope
+    columns = [
+        column
+        for name in (outcome.query.tables if is_measured else ())
+        for column in (await engine.describe(name, scope)).columns
+    ]
     return await check_result(
         outcome.query.tree,
         table if is_measured else replace(table, is_truncated=False),
         context=build_repair_context(session),
         run=run if is_measured else None,
         fixes=outcome.fixes,
+        gaps={it.name.lower() for it in columns if it.null_percent},
     )
 
 

@@ -208,11 +208,12 @@ class ColumnTypes:
     def _text(self, name: str) -> str:
         """Return the SQL of the text of a column, with its sign in front and without its unit."""
         text = _trim(name)
-        if name in self._numbers:
-            text = f"replace({text}, chr(8722), '-')"
-            text = f"regexp_replace({text}, {quote_text(_NEGATIVE)}, '-\\1\\2')"
+        is_number = name in self._numbers
+        if is_number:
+            text = _move_sign(f"replace({text}, chr(8722), '-')")
         if unit := self._units.get(name):
             text = f"regexp_replace({text}, {quote_text(match_unit(unit))}, '\\1')"
+            text = _move_sign(text) if is_number else text
         return text
 
     def _sample(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -332,6 +333,11 @@ class ColumnTypes:
 
 def _trim(name: str) -> str:
     return f"nullif(trim({quote_name(name)}), '')"
+
+
+def _move_sign(text: str) -> str:
+    """Return the SQL of a number with a minus in front, not in parentheses or behind it."""
+    return f"regexp_replace({text}, {quote_text(_NEGATIVE)}, '-\\1\\2')"
 
 
 def _find_lost_form(name: str, values: Sequence[str]) -> str:

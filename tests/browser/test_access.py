@@ -33,7 +33,7 @@ async def test_the_page_shows_what_whoever_looks_may_see(browser: Browser, tmp_p
         await expect(page.locator("#keys tr")).to_have_count(2)
         await expect(page.locator("#keys")).to_contain_text("<b>ann (acme)")
         await expect(page.locator("#roles tr")).to_have_count(4)
-        await expect(page.locator("#limits")).to_contain_text("200000/day")
+        await expect(page.locator("#limits")).to_contain_text("200,000/day")
         assert operator[21:] not in await page.locator("main").inner_html()
 
         await sign_in(page, reader)

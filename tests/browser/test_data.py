@@ -57,7 +57,10 @@ async def test_a_question_is_answered_with_a_chart_and_a_table(
     monkeypatch.setattr(loop, "_SEARCH_SECONDS", 60.0)
     monkeypatch.setattr(loop, "_PROBE_SECONDS", 60.0)
     turns = (
-        call("run_sql", {"sql": "SELECT region, sum(totl) AS total FROM sales GROUP BY 1"}),
+        call(
+            "run_sql",
+            {"sql": "SELECT region, 2026 AS year, sum(totl) AS total FROM sales GROUP BY 1"},
+        ),
         call("plot_data", CHART),
         say("The **north** sells most."),
     )
@@ -71,6 +74,7 @@ async def test_a_question_is_answered_with_a_chart_and_a_table(
         columns = page.get_by_role("table", name="sales")
         await expect(columns.get_by_role("row")).to_have_count(4)
         await expect(columns).to_contain_text("north")
+        await expect(columns).to_contain_text("10 to 59, average")
         await ask(page, "Which region sells most? Show it as a chart.")
         answer = page.get_by_role("article").filter(has_text="Which region sells most?")
         await expect(answer.locator("strong")).to_have_text("north")
@@ -80,7 +84,7 @@ async def test_a_question_is_answered_with_a_chart_and_a_table(
         await expect(answer.locator(".badge")).to_have_text("free SQL")
         table = answer.get_by_role("table")
         await table.get_by_role("button", name="region").click()
-        await expect(table.locator("tbody tr").first).to_contain_text("east")
+        await expect(table.locator("tbody tr").first).to_contain_text("east2026")
         await answer.locator(".thoughts summary").click()
         await expect(answer.locator(".thoughts")).to_contain_text("'totl' not found")
         await keep_picture(page, "data")

@@ -296,7 +296,7 @@ async def test_on_a_phone_there_is_one_thing_at_a_time_and_none_is_too_wide(
         await keep_picture(page, "plans_task_on_a_phone")
         widths.append(await page.evaluate("document.documentElement.scrollWidth"))
         await page.get_by_role("button", name="Close the task").click()
-        await page.get_by_role("button", name="Plans").click()
+        await page.locator("#plan .back").click()
         await expect(page.locator("#list")).to_be_visible()
     assert widths == [390, 390]
 

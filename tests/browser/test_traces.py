@@ -341,7 +341,7 @@ async def test_on_a_phone_there_is_one_thing_at_a_time_and_none_is_too_wide(
         await expect(page.locator("#span-content")).to_contain_text("Oslo")
         await keep_picture(page, "traces_on_a_phone")
         width = await page.evaluate("document.documentElement.scrollWidth")
-        await page.get_by_role("button", name="Traces").click()
+        await page.locator("#trace .back").click()
         await expect(page.locator("#list")).to_be_visible()
     assert width == 390
 

@@ -57,7 +57,7 @@ function showServer(server) {
   for (const box of ["server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = false;
   $("status").textContent = server.is_open ? "Authentication is disabled" : "";
   showPairs("server", {
-    "ways to sign in": server.ways.join(", ") || "none: set access.authenticate",
+    "ways to sign in": server.ways.map((way) => WAYS[way.replace(/s$/, "")] ?? way).join(", ") || "none: set access.authenticate",
     "without a credential": server.is_open ? "requests are answered as anonymous" : "requests are refused",
     "roles of a credential without any": server.default_roles.join(", "),
     "operators by name": server.operators.join(", "),

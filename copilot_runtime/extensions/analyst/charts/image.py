@@ -15,6 +15,7 @@ from copilot_runtime.extensions.analyst.charts.style import (
     NEUTRAL,
     PALETTE,
     THEMES,
+    Theme,
     choose_number_format,
     choose_time_format,
     humanize,
@@ -172,10 +173,10 @@ def _build_x(data: ChartData) -> JsonObject:
 
 def _build_label_axis(values: Sequence[JsonValue], data: ChartData) -> JsonObject:
     labels = list_labels(values)
-    axis: JsonObject = {"labelLimit": 220, "grid": False}
+    axis: JsonObject = {"labelLimit": 180, "grid": False}
     if is_across(data):
         return axis
-    room = 480 / max(len(labels), 1) / 8
+    room = WIDTH / max(len(labels), 1) / 8
     longest = max((len(str(label)) for label in labels), default=0)
     return {**axis, "labelAngle": 0 if longest <= room else -40, "labelOverlap": longest <= 2}
 
@@ -197,7 +198,7 @@ def _build_y(data: ChartData) -> JsonObject:
 MAX_SPEC = 4_000_000
 """Maximum length of a chart specification, in characters."""
 
-WIDTH = 580
+WIDTH = 480
 """Width of an image before scaling, in pixels: small, so that a phone shows readable letters."""
 
 SECONDS = 60.0
@@ -260,16 +261,17 @@ def prepare_image(chart: Chart, theme: ThemeName) -> str:
     if as_object(spec.get("mark")).get("type") == "arc":
         spec["mark"] = {**as_object(spec["mark"]), "stroke": look.background}
     encoding = as_object(spec.get("encoding"))
-    if encoding.get("color") == {"value": PALETTE[0]}:
-        spec["encoding"] = {**encoding, "color": {"value": look.accent}}
+    if "color" in encoding:
+        spec["encoding"] = {**encoding, "color": _paint(as_object(encoding["color"]), look)}
     spec |= {
         "width": WIDTH,
-        "height": 360,
+        "height": 260,
+        "autosize": {"type": "fit-x", "contains": "padding"},  # a legend adds to the height
         "background": look.background,
         "padding": 8,
         "config": {
             "font": _FONT,
-            "title": {"color": look.text, "fontSize": 19, "fontWeight": "bold", "offset": 16},
+            "title": {"color": look.text, "fontSize": 18, "fontWeight": "bold", "offset": 16},
             "axis": {
                 "labelColor": look.muted,
                 "titleColor": look.text,
@@ -286,7 +288,9 @@ def prepare_image(chart: Chart, theme: ThemeName) -> str:
                 "titleColor": look.text,
                 "labelFontSize": 15,
                 "titleFontSize": 15,
-                "orient": "right",
+                "orient": "bottom",
+                "columns": 3,
+                "offset": 8,
             },
             "view": {"stroke": None},
             "line": {"strokeWidth": 2.5},
@@ -296,6 +300,17 @@ def prepare_image(chart: Chart, theme: ThemeName) -> str:
     if len(text) > MAX_SPEC:
         raise LimitExceeded("The chart has too many points for an image.")
     return text
+
+
+def _paint(color: JsonObject, look: Theme) -> JsonObject:
+    """Return an encoding of colours in which those of `PALETTE` are those of a theme."""
+    if "value" in color:
+        return {"value": look.series[0]}
+    scale = as_object(color.get("scale"))
+    if isinstance(colors := scale.get("range"), list):
+        series = [look.series[index % len(look.series)] for index in range(len(colors))]
+        return {**color, "scale": {**scale, "range": series}}
+    return color
 
 
 def _draw_png(spec: str, scale: float) -> bytes:

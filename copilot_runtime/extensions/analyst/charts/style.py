@@ -30,7 +30,8 @@ class Theme:
     """Colours of an image, which has its own background: those of the console's `base.css`."""
 
     background: str
-    accent: str
+    series: Sequence[str]
+    """Colours in place of those of `PALETTE`."""
     text: str
     muted: str
     grid: str
@@ -38,10 +39,17 @@ class Theme:
 
 THEMES: Mapping[str, Theme] = {
     "light": Theme(
-        background="#ffffff", accent=PALETTE[0], text="#1a1c1f", muted="#5d6168", grid="#e5e5e1"
+        background="#ffffff", series=PALETTE, text="#1a1c1f", muted="#5d6168", grid="#e5e5e1"
     ),
     "dark": Theme(
-        background="#17191c", accent="#45c4b7", text="#ececed", muted="#a2a7af", grid="#2b2f34"
+        background="#17191c",
+        series=(
+            *("#45c4b7", "#e2a54e", "#7d72ee", "#4a9be0", "#d9679f", "#e0e3e8"),
+            *("#7aa637", "#cf6a3c", "#a9d3fa", "#ad6cbf", "#a99c2d", "#7689a1"),
+        ),
+        text="#ececed",
+        muted="#a2a7af",
+        grid="#2b2f34",
     ),
 }
 

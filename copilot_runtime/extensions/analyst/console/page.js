@@ -75,15 +75,19 @@ function drawProgress({ name, rows, total }) {
 /* Formats a time to the minute, and one at midnight as a date; other values are unchanged. */
 const shorten = (value) => (isMidnight(value) ? value.slice(0, 10) : typeof value === "string" ? value.replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)[\d:.+Z]*$/, "$1 $2") : value);
 
+/* The range of numbers and times, or examples of texts. */
+function describeValues({ name, minimum, maximum, average, values = [], is_complete }) {
+  const write = (value) => (isNumber(value) ? formatCell(value, isCode(name) ? null : 0) : shorten(value));
+  if (minimum != null) return `${write(minimum)} to ${write(maximum)}${average == null || isCode(name) ? "" : `, average ${write(average)}`}`;
+  return cut((values ?? []).map(String).join(", ") + (is_complete === false && values?.length ? ", …" : ""), 90);
+}
+
 const COLUMNS = {
   column: (one) => one.name,
   type: (one) => one.type,
   distinct: (one) => one.unique_count,
   "NULL %": (one) => one.null_percent,
-  min: (one) => shorten(one.minimum),
-  average: (one) => one.average,
-  max: (one) => shorten(one.maximum),
-  values: (one) => cut((one.values ?? []).map(String).join(", ") + (one.is_complete === false && one.values?.length ? ", …" : ""), 90),
+  values: describeValues,
 };
 
 async function open(name) {
@@ -127,7 +131,7 @@ async function welcome() {
 }
 
 /* A numeric column whose sum or average is meaningful: neither a key nor a row number. */
-const isAmount = ({ name, average, unique_count }, rows) => average != null && !/(^|_)(id|key|no|nr|number|year|zip|code)$/i.test(name) && !(rows > 50 && unique_count === rows && /^(n|row|index)/i.test(name));
+const isAmount = ({ name, average, unique_count }, rows) => average != null && !isCode(name) && !(rows > 50 && unique_count === rows && /^(n|row|index)/i.test(name));
 const isGroup = ({ values, average, is_complete }) => values?.length > 1 && average == null && is_complete !== false;
 
 /* Offers questions that this data set can answer. */

@@ -18,7 +18,7 @@ function compareCells(one, other) {
 }
 
 function drawTable({ title, columns, rows: given, total_rows, is_truncated }) {
-  const rows = withDates(given), digits = columns.map((_, at) => digitsOf(rows.map((row) => row[at])));
+  const rows = withDates(given), digits = columns.map(({ name }, at) => digitsOf(name, rows.map((row) => row[at])));
   const box = element("figure", "", "table");
   const table = element("table"), head = element("thead"), body = element("tbody"), line = element("tr");
   table.setAttribute("aria-label", title || "Result");

@@ -17,9 +17,12 @@ function formatDate(milliseconds) {
   return date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
+/* Columns whose numbers are names, such as years: they have no separators and no average. */
+const isCode = (name) => /(^|_)(id|key|no|nr|number|year|zip|code)$/i.test(name);
+
 /* Formats a number of a column: all have as many digits after the point as the longest, so that they align. */
-const formatCell = (number, digits = 0) => number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: 6 });
-const digitsOf = (cells) => cells.reduce((most, cell) => (typeof cell === "number" ? Math.min(6, Math.max(most, (String(Number(cell.toFixed(6))).split(".")[1] ?? "").length)) : most), 0);
+const formatCell = (number, digits = 0) => digits === null ? String(number) : number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: 6 });
+const digitsOf = (name, cells) => isCode(name) ? null : cells.reduce((most, cell) => (typeof cell === "number" ? Math.min(6, Math.max(most, (String(Number(cell.toFixed(6))).split(".")[1] ?? "").length)) : most), 0);
 
 const formatCount = (count) => count.toLocaleString("en");
 /* Appends a plus if there are requests without a known price. */

@@ -47,7 +47,7 @@ const formatted = (value) => codeOf(visible(JSON.stringify(value, null, 2).slice
 /* A table of the first rows, whose numbers stand on the right. */
 function tableOf(names, rows) {
   const box = element("div", "", "scroll"), table = box.appendChild(element("table"));
-  const isNumber = names.map((_, at) => rows.some((row) => typeof row[at] === "number")), digits = names.map((_, at) => digitsOf(rows.map((row) => row[at])));
+  const isNumber = names.map((_, at) => rows.some((row) => typeof row[at] === "number")), digits = names.map((name, at) => digitsOf(name, rows.map((row) => row[at])));
   const write = (line, tag, cells) => cells.forEach((cell, at) => {
     const text = typeof cell === "number" ? formatCell(cell, digits[at]) : cell === undefined ? "" : typeof cell === "object" ? JSON.stringify(cell) : String(cell);
     line.append(element(tag, text, isNumber[at] ? "number" : text.length < SHORT ? "short" : ""));

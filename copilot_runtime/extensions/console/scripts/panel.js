@@ -63,7 +63,7 @@ const wire = [];
 let wireBegan = 0, wireTotal = 0, wireScheduled = false;
 
 function watchWire(data) {
-  wire.push([`+${Math.round(performance.now() - wireBegan)} ms`, data.length > 2000 ? `${data.slice(0, 2000)}…` : data]);
+  wire.push([`+${formatCount(Math.round(performance.now() - wireBegan))} ms`, data.length > 2000 ? `${data.slice(0, 2000)}…` : data]);
   if (wire.length > MOST_LINES) wire.shift();
   wireTotal++;
   if (wireScheduled) return;

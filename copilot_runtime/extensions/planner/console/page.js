@@ -291,7 +291,6 @@ $("filters").onsubmit = (event) => event.preventDefault();
 $("wanted").onchange = () => attempt(list);
 $("thread").onchange = () => attempt(list);
 $("more").onclick = () => { state.wanted += PAGE; attempt(list); };
-$("back").onclick = () => { location.hash = ""; };
 $("close").onclick = () => { location.hash = hashOf(state.id); $("tree").focus(); };
 for (const part of [$("task"), $("tree")]) part.addEventListener("keydown", (event) => { if (event.key === "Escape" && state.task) $("close").click(); });
 $("stop").onclick = () => press($("stop"), "stop", ROOT);

@@ -229,10 +229,12 @@ function take(span, phase) {
   if (span.trace_id !== state.id) return;
   if (!$("missing").hidden) return choose(state.id);  // it has spans now
   state.spans.set(span.span_id, span);
-  if (!state.isRedrawing) {
-    state.isRedrawing = true;
-    requestAnimationFrame(redraw);
-  }
+  redrawSoon();
+}
+
+function redrawSoon() {
+  if (!state.isRedrawing) requestAnimationFrame(redraw);
+  state.isRedrawing = true;
 }
 
 /* Records running spans. Ended spans are stored by the server, from which content is read. */
@@ -281,7 +283,6 @@ $("text").oninput = refreshSoon;
 for (const name of [...CHOICES, "failed"]) $(name).onchange = () => attempt(list);
 $("live").onchange = watch;
 $("more").onclick = () => { state.wanted = Math.min(MOST, state.wanted + PAGE); attempt(list); };
-$("back").onclick = () => { location.hash = ""; };
 $("close").onclick = () => { $("span").hidden = true; };
 $("compare").onclick = compare;
 $("find").oninput = () => findSpans($("find").value);
@@ -290,6 +291,7 @@ $("scenarios").onclick = () => attempt(async () => saveFile(await (await fetchTr
 $("scenario").onclick = () => attempt(() => download("?format=scenario", "test.yml"));
 $("download").onclick = () => attempt(() => download("", "json"));
 $("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));
+window.onresize = redrawSoon;
 window.onhashchange = () => choose(location.hash.slice(1));
 onUser = () => attempt(list).then(watch);
 attempt(list).then(watch);

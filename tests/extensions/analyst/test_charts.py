@@ -1,5 +1,6 @@
 """Charts show all rows in an order that reads well, in every language, and load nothing."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -122,6 +123,18 @@ def test_a_chart_that_would_load_something_loads_nothing() -> None:
     huge = replace(chart, vega_lite={"data": {"values": ["x" * MAX_SPEC]}})
     with pytest.raises(LimitExceeded):
         prepare_image(huge, "light")
+
+
+def test_series_have_brighter_colours_in_the_dark() -> None:
+    rows = [(month, shop, 1.0) for month in ("Jan", "Feb") for shop in ("a", "b", "c")]
+    sales = table(rows, ("month", "VARCHAR"), ("shop", "VARCHAR"), ("total", "DOUBLE"))
+    roles = Roles(x="month", y=["total"], split_by="shop")
+    chart = draw(build_chart_data("bar", sales, roles, "", is_ordered=False))
+    ranges = [
+        json.loads(prepare_image(chart, theme))["encoding"]["color"]["scale"]["range"]
+        for theme in ("light", "dark")
+    ]
+    assert ranges == [["#0f766e", "#e2a54e", "#5b4fcf"], ["#45c4b7", "#e2a54e", "#7d72ee"]]
 
 
 @pytest.mark.anyio

@@ -557,3 +557,15 @@ async def test_an_operator_says_what_columns_and_dates_are(
     told, expected, doubts = TOLD[text]
     _, rows, description = await read(options, tmp_path / "t.csv", **told)
     assert ([*rows], description) == (expected, doubts)
+
+
+async def test_a_thousand_of_one_file_is_no_fraction_of_another(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "de.csv").write_text("k;n\na;1.234,50\n")
+    (tmp_path / "us.csv").write_text("k,n\nb,1.125\n")
+    _, rows, description = await read(options, tmp_path / "*.csv")
+    assert [*rows] == [("a", "1.234,50"), ("b", "1.125")]
+    assert description == (
+        "'n' is a text: its files may write thousands and fractions differently."
+    )

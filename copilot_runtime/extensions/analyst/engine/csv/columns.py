@@ -50,6 +50,8 @@ _NUMBERS = {
 """Type of numbers → whether they are whole."""
 _WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 _DATES = ("DATE", "TIMESTAMP", _WITH_ZONE)
+_DOUBTFUL = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
+"""A number that is a fraction in one file, and a thousand in another one."""
 _NEGATIVE = r"^\((.*)\)$|^([^-].*)-$"
 """A negative number as accountants write it, in a column that the operator says has numbers."""
 
@@ -70,7 +72,8 @@ class ColumnTypes:
 
     `types` are those of columns, `dates` the order of day and month, if the operator knows them.
     Where a file `has_semicolons` between its values, commas are mostly those of fractions, and
-    1.234 may be a thousand. Other columns than the operator's have one of the `forms`.
+    1.234 may be a thousand, and in files of which only some have them (`is_mixed`), it is a text.
+    Other columns than the operator's have one of the `forms`.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class ColumnTypes:
         dates: DateOrder | None,
         *,
         has_semicolons: bool = False,
+        is_mixed: bool = False,
         forms: Sequence[Form] = FORMS,
     ) -> None:
         self._connection = connection
@@ -88,6 +92,7 @@ class ColumnTypes:
         self._types = {name.lower(): type for name, type in types.items()}
         self._dates: DateOrder | None = dates
         self._has_semicolons = has_semicolons
+        self._is_mixed = is_mixed
         self._forms = forms
         self._numbers: Collection[str] = ()
         self._others: dict[str, Sequence[Form]] = {}
@@ -147,6 +152,9 @@ class ColumnTypes:
             if DECIMAL in forms and (lost := _find_lost_form(name, samples[name])):
                 forms.clear()
                 doubts[name] = lost
+            elif self._is_mixed and any(map(_DOUBTFUL.fullmatch, samples[name])):
+                forms.clear()
+                doubts[name] = "is a text: its files may write thousands and fractions differently"
         return doubts
 
     def _list_fitting(self, name: str, sample: Sequence[str]) -> list[Form]:

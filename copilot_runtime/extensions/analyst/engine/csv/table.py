@@ -98,12 +98,17 @@ class CsvFiles:
         cursor = self._connection.execute(f"FROM {texts} LIMIT 0")
         names = [str(item[0]) for item in cursor.description or ()]
         self._notes += self._options.describe_missing(names)
-        has_semicolons = any(layout.delimiter == ";" for layout, _ in pairs)
+        semicolons = {layout.delimiter == ";" for layout, _ in pairs}
 
         def find_types(table: str) -> Sequence[TypedColumn]:
             types, dates = self._options.columns, self._options.dates
             found = ColumnTypes(
-                self._connection, table, types, dates, has_semicolons=has_semicolons
+                self._connection,
+                table,
+                types,
+                dates,
+                has_semicolons=True in semicolons,
+                is_mixed=len(semicolons) > 1,
             )
             return found.find(names)
 

@@ -7,12 +7,14 @@ from collections.abc import (
     Callable,
     Collection,
     Iterator,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import isfinite
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -49,6 +51,7 @@ async def check_result(
     run: Run | None = None,
     fixes: Sequence[Fix] = (),
     gaps: Collection[str] = (),
+    totals: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Sequence[str]:
     """Return warnings about a result, one sentence each.
 
@@ -59,8 +62,9 @@ async def check_result(
         run: Runs auxiliary queries; without it, only the rows are checked.
         fixes: Repairs of the query.
         gaps: Columns with NULLs, in lower case.
+        totals: Table → the labels of its lines that add up others.
     """
-    found = [*_check_rows(tree, table)]
+    found = [*_check_rows(tree, table), *_check_totals(tree, totals)]
     found += [
         f"{fix.nulls:,} {'value' if fix.nulls == 1 else 'values'} of {fix.before!r} did not "
         "convert and count as NULL."
@@ -102,6 +106,21 @@ def _check_rows(tree: exp.Expr, table: Table) -> Iterator[str]:
     elif limit is not None and len(rows) == limit > 1:
         order = "" if tree.args.get("order") else ", and without ORDER BY it is any of them"
         yield f"LIMIT {limit:,} may have cut the result{order}."
+
+
+def _check_totals(tree: exp.Expr, totals: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Yield whether a number leaves lines out that add up others, or counts them, too."""
+    others = [it.this for it in tree.find_all(exp.Not) if isinstance(it.this, exp.In)]
+    values = {
+        it.name for one in (*others, *tree.find_all(exp.NEQ)) for it in one.find_all(exp.Literal)
+    }
+    is_narrow = bool(tree.args.get("where") or tree.args.get("group"))
+    for table, labels in totals.items():
+        lines = f"Lines of {table!r} that begin with {', '.join(map(repr, sorted(labels)))}"
+        if not values.isdisjoint(labels):
+            yield f"{lines} are left out."
+        elif isinstance(tree, exp.Select) and list_aggregates(tree) and not is_narrow:
+            yield f"{lines} may count twice."
 
 
 def _read_limit(tree: exp.Expr) -> int | None:

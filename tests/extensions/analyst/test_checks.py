@@ -52,6 +52,7 @@ class Data:
             context=RepairContext(tables=tables),
             run=self.run,
             gaps={"n", "note"},
+            totals={"customers": ["FR"]} if "FROM customers" in sql else {},
             **details,
         )
         return [*found]
@@ -68,6 +69,15 @@ def data() -> Data:
     ("sql", "sentences"),
     [
         ("SELECT SUM(amount) FROM orders", []),
+        (
+            "SELECT count(country) FROM customers",
+            ["Lines of 'customers' that begin with 'FR' may count twice."],
+        ),
+        (
+            "SELECT count(id) FROM customers WHERE coalesce(country, '') NOT IN ('FR')",
+            ["Lines of 'customers' that begin with 'FR' are left out."],
+        ),
+        ("SELECT count(id) FROM customers WHERE country = 'FR'", []),
         ("SELECT SUM(n) FROM probes", ["1 of 4 rows have no value of 'n'."]),
         ("SELECT SUM(n) FROM probes WHERE n > 1 GROUP BY n > 2 LIMIT 9", []),
         ("SELECT * FROM probes", ["'ph' has values that are NaN or infinite, shown as empty."]),

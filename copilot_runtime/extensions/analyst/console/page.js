@@ -96,6 +96,7 @@ async function open(name) {
   const found = await get("datasets", name);
   if (state.open !== name) return;
   $("dataset-title").textContent = name;
+  $("question").placeholder = `Ask something about ${name} alone`;
   const time = found.time_range ? `, ${found.time_range.map(shorten).join(" to ")}` : "";
   $("dataset-note").textContent = [found.description?.replaceAll("`", ""), `${formatCount(found.row_count ?? 0)} rows${time}.`].filter(Boolean).join(" ");
   const isNumeric = (read) => found.columns.some((column) => isNumber(read(column)));
@@ -226,7 +227,7 @@ $("question").onkeydown = (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("form").requestSubmit(); }
 };
 $("stop").onclick = () => state.asking?.abort();
-$("close").onclick = () => { $("dataset").hidden = $("suggestions").hidden = true; state.open = state.welcome = ""; attempt(list); };
+$("close").onclick = () => { $("dataset").hidden = $("suggestions").hidden = true; state.open = state.welcome = ""; $("question").placeholder = "Ask something about the data"; attempt(list); };
 /* A change of the user resets the page. */
 onUser = () => {
   sessionStorage.removeItem(KEPT);

@@ -1,5 +1,6 @@
 """SQL written by a model: guarded, run, and repaired after mistakes."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ COUNT_SECONDS = 5.0
 """Time limit for counting the rows of a truncated result, in seconds."""
 
 _MOST_TRIES = 2
+_TOTALS = re.compile(r"'((?:[^']|'')*)'")
+"""A label in the SQL of rows without totals."""
 
 
 class SqlFailed(ToolFailed):
@@ -187,6 +190,11 @@ async def _check(
         run=run if is_measured else None,
         fixes=outcome.fixes,
         gaps={it.name.lower() for it in columns if it.null_percent},
+        totals={
+            name: labels
+            for name in outcome.query.tables
+            if (labels := _TOTALS.findall(engine.datasets[name].totals.rpartition(" IN ")[2]))
+        },
     )
 
 

@@ -33,6 +33,7 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
     find_unit,
     make_plain,
     match_unit,
+    move_sign,
 )
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
@@ -52,8 +53,6 @@ _WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 _DATES = ("DATE", "TIMESTAMP", _WITH_ZONE)
 _DOUBTFUL = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
 """A number that is a fraction in one file, and a thousand in another one."""
-_NEGATIVE = r"^\((.*)\)$|^([^-].*)-$"
-"""A negative number as accountants write it, in a column that the operator says has numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ class ColumnTypes:
         kinds = {name: self._find_kind(name) for name in names if name.lower() in self._types}
         self._numbers = {name for name, kind in kinds.items() if kind in _NUMBERS}
         self._units = {
-            name: self._find_unit(name, values)
+            name: find_unit(values, is_number=name in self._numbers)
             for name, values in samples.items()
             if name in self._numbers or name not in kinds
         }
@@ -162,12 +161,6 @@ class ColumnTypes:
             sample = [re.sub(match_unit(unit), r"\1", it) for it in sample]
         return [one for one in self._forms if sample and one.fits(sample)]
 
-    def _find_unit(self, name: str, sample: Sequence[str]) -> str:
-        is_number = name in self._numbers
-        if is_number:
-            sample = [re.sub(_NEGATIVE, r"\1\2", it) for it in sample]
-        return find_unit(sample, is_number=is_number)
-
     def _find_kind(self, name: str) -> str:
         """Return the name in DuckDB of the type that the operator said a column has."""
         type = self._types[name.lower()]
@@ -218,10 +211,10 @@ class ColumnTypes:
         text = _trim(name)
         is_number = name in self._numbers
         if is_number:
-            text = _move_sign(f"replace({text}, chr(8722), '-')")
+            text = move_sign(f"replace({text}, chr(8722), '-')")
         if unit := self._units.get(name):
             text = f"regexp_replace({text}, {quote_text(match_unit(unit))}, '\\1')"
-            text = _move_sign(text) if is_number else text
+            text = move_sign(text) if is_number else text
         return text
 
     def _sample(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -269,6 +262,8 @@ class ColumnTypes:
     def _describe_others(self, name: str, values: Sequence[str]) -> str:
         """Return why a column is a text, if half of its values in a sample have another type."""
         values = values[:_MAJORITY]
+        if unit := self._units.get(name):
+            values = [re.sub(match_unit(unit), r"\1", it) for it in values]
         numbers = [value for value in values if WITH_SIGN.fullmatch(value)]
         if len(numbers) * 2 > len(values) and any(map(SIGN.search, numbers)):
             return (
@@ -281,7 +276,7 @@ class ColumnTypes:
         form, count = counts.most_common(1)[0] if counts else (BOOLEAN, 0)
         if not count or count * 2 < len(values):
             return ""
-        condition = f"{_trim(name)} IS NOT NULL AND NOT ({form.test(_trim(name))})"
+        condition = f"{_trim(name)} IS NOT NULL AND NOT ({form.test(self._text(name))})"
         row: Any = self._connection.execute(
             f"SELECT count(*) FILTER ({condition}), count({_trim(name)}) FROM {self._table}"
         ).fetchone()
@@ -341,11 +336,6 @@ class ColumnTypes:
 
 def _trim(name: str) -> str:
     return f"nullif(trim({quote_name(name)}), '')"
-
-
-def _move_sign(text: str) -> str:
-    """Return the SQL of a number with a minus in front, not in parentheses or behind it."""
-    return f"regexp_replace({text}, {quote_text(_NEGATIVE)}, '-\\1\\2')"
 
 
 def _find_lost_form(name: str, values: Sequence[str]) -> str:

@@ -215,6 +215,7 @@ def find_unit(values: Sequence[str], *, is_number: bool = False) -> str:
     If a column `is_number`, its unit may be any word, and is that of most numbers with one.
     """
     patterns = (_UNIT, _WORD) if is_number else (_UNIT,)
+    values = [re.sub(_NEGATIVE, r"\1\2", it) for it in values] if is_number else values
     matches = (
         next(filter(None, (pattern.fullmatch(it) for pattern in patterns)), None) for it in values
     )
@@ -227,3 +228,12 @@ def match_unit(unit: str) -> str:
     """Return a regular expression of a unit; what stands in its group is the number's sign."""
     unit = re.escape(unit)
     return rf"^([+-]?){unit}[{_SPACES}]?|[{_SPACES}]?{unit}$"
+
+
+_NEGATIVE = r"^\((.*)\)$|^([^-].*)-$"
+"""A negative number as accountants write it, in a column that the operator says has numbers."""
+
+
+def move_sign(text: str) -> str:
+    """Return the SQL of a number with a minus in front, not in parentheses or behind it."""
+    return f"regexp_replace({text}, {quote_text(_NEGATIVE)}, '-\\1\\2')"

@@ -2,8 +2,9 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -99,19 +100,7 @@ class CsvFiles:
         names = [str(item[0]) for item in cursor.description or ()]
         self._notes += self._options.describe_missing(names)
         semicolons = {layout.delimiter == ";" for layout, _ in pairs}
-
-        def find_types(table: str) -> Sequence[TypedColumn]:
-            types, dates = self._options.columns, self._options.dates
-            found = ColumnTypes(
-                self._connection,
-                table,
-                types,
-                dates,
-                has_semicolons=True in semicolons,
-                is_mixed=len(semicolons) > 1,
-            )
-            return found.find(names)
-
+        find_types = partial(self._find_types, names, semicolons)
         self._totals.leave_out(texts, names, find_types)
         columns = find_types(texts)
         selected = ", ".join(f"{one.select} AS {quote_name(one.name)}" for one in columns)
@@ -137,6 +126,19 @@ class CsvFiles:
             *self._notes[:MOST_NOTES],
             *([f"{len(more)} more are in the log."] if more else []),
         ]
+
+    def _find_types(
+        self, names: Sequence[str], semicolons: Collection[bool], table: str
+    ) -> Sequence[TypedColumn]:
+        found = ColumnTypes(
+            self._connection,
+            table,
+            self._options.columns,
+            self._options.dates,
+            has_semicolons=True in semicolons,
+            is_mixed=len(semicolons) > 1,
+        )
+        return found.find(names)
 
     def _find_layouts(self) -> Iterator[tuple[Layout, Path]]:
         """Yield the files that have lines. Raises `ValueError` if there is none."""

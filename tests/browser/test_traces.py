@@ -506,6 +506,7 @@ async def test_costs_are_counted_by_user_and_model_which_choose_their_traces(
         await expect(groups.nth(1)).to_contain_text("$0.0050")
         await groups.nth(1).get_by_role("button", name="gpt-4o").click()
 
+        await expect(page.locator("#list button")).to_have_count(1)
         await expect(page.locator("#list button")).to_contain_text("To Rome?")
         await expect(page.locator("#list button")).to_contain_text("planner · gpt-4o · ann")
         await expect(totals).to_have_text("1 trace · 1 with errors · 2,600 tokens · $0.0050")

@@ -40,7 +40,8 @@ def copy_json(
         left_out = [*map(_copy_lines, paths, copies)]
         if not any(left_out):
             raise
-        _read_values(connection, copies)
+        pairs = zip(paths, copies, left_out, strict=True)
+        _read_values(connection, [copy if lines else path for path, copy, lines in pairs])
         notes += [describe_losses(*pair) for pair in zip(paths, left_out, strict=True) if pair[1]]
     columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
     names = {it.lower() for it in options.columns}

@@ -14,14 +14,13 @@ from copilot_runtime.base.layouts import find_header
 from copilot_runtime.base.office import OLE, OfficeFile, is_encrypted
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
 from copilot_runtime.base.workbook import Cell, Sheet, Workbook
+from copilot_runtime.extensions.analyst.engine.csv.forms import AMBIGUOUS
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
 DELIMITER = ","
 _BATCH = 5_000
 _ROUNDED = re.compile(r"-?\d\.\d{12,16}[eE]\+?0?1[5-9]")
 """A whole number of more than 15 digits, of which programs write no more into workbooks."""
-_THOUSANDS = re.compile(r"-?\d{1,3}\.\d{3}")
-"""A number that is a thousand and more where fractions follow a comma."""
 _HEAD = 100
 """Rows at the beginning of a table that show its header."""
 _SHEET = 2**30
@@ -201,7 +200,7 @@ def _write_cell(cell: Cell | None) -> str:
     """Return a cell as a text of the table; what is behind a point are no thousands."""
     if cell is None or cell.kind in ("error", "formula"):
         return ""
-    is_doubtful = cell.kind == "number" and _THOUSANDS.fullmatch(cell.text)
+    is_doubtful = cell.kind == "number" and AMBIGUOUS.fullmatch(cell.text)
     return f"{cell.text}0" if is_doubtful else cell.text
 
 

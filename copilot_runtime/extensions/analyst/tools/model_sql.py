@@ -193,7 +193,8 @@ async def _check(
         totals={
             name: labels
             for name in outcome.query.tables
-            if (labels := _TOTALS.findall(engine.datasets[name].totals.rpartition(" IN ")[2]))
+            if (dataset := engine.datasets.get(name))
+            and (labels := _TOTALS.findall(dataset.totals.rpartition(" IN ")[2]))
         },
     )
 

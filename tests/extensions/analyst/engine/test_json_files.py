@@ -58,3 +58,15 @@ async def test_late_rows_decide_about_types_as_the_first_ones_do(
     (tmp_path / "t.jsonl").write_text(_MANY + '{"a":1.5,"b":"x"}\n')
     names, rows, _ = await read(options, tmp_path / "t.jsonl")
     assert (names, rows[-1]) == (["a", "b"], (1.5, "x"))
+
+
+async def test_a_file_with_a_broken_line_takes_no_rows_of_another(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "a.json").write_text('{"a":1}\n{"a":')
+    (tmp_path / "b.json").write_text('[\n  {\n    "a": 2\n  }\n]\n')
+    _, rows, description = await read(options, tmp_path / "*.json")
+    assert ({*map(tuple, rows)}, description) == (
+        {(1,), (2,)},
+        "1 line is malformed and left out: 2.",
+    )

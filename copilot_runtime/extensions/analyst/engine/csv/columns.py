@@ -15,6 +15,7 @@ import duckdb
 
 from copilot_runtime.base.batches import split_batches
 from copilot_runtime.extensions.analyst.engine.csv.forms import (
+    AMBIGUOUS,
     BOOLEAN,
     CODE,
     COMMA,
@@ -51,8 +52,6 @@ _NUMBERS = {
 """Type of numbers → whether they are whole."""
 _WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 _DATES = ("DATE", "TIMESTAMP", _WITH_ZONE)
-_DOUBTFUL = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
-"""A number that is a fraction in one file, and a thousand in another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +150,7 @@ class ColumnTypes:
             if DECIMAL in forms and (lost := _find_lost_form(name, samples[name])):
                 forms.clear()
                 doubts[name] = lost
-            elif self._is_mixed and any(map(_DOUBTFUL.fullmatch, samples[name])):
+            elif self._is_mixed and any(map(AMBIGUOUS.fullmatch, samples[name])):
                 forms.clear()
                 doubts[name] = "is a text: its files may write thousands and fractions differently"
         return doubts

@@ -28,7 +28,7 @@ class Form:
     """A regular expression of the texts that have the form, where DuckDB reads more."""
     order: Order | None = None
     point: str = ""
-    """What stands before the fraction of a number, or `Z` for times of zones."""
+    """The decimal separator of a number, or `Z` for a time with its time zone."""
 
     def read(self, text: str) -> str:
         """Return the SQL of the value of a text, which is SQL itself."""
@@ -98,6 +98,8 @@ def _group_digits(group: str, point: str) -> Form:
 
 POINT = _group_digits(",", ".")
 COMMA = _group_digits(".", ",")
+AMBIGUOUS = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
+"""A number with a fraction or a thousand, depending on the decimal separator."""
 VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
 VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
 WITH_SIGN = re.compile(

@@ -1,8 +1,10 @@
 """Read JSON files into one table: every object, with the types of its columns."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import duckdb
 
@@ -40,9 +42,11 @@ def copy_json(
         left_out = [*map(_copy_lines, paths, copies)]
         if not any(left_out):
             raise
-        pairs = zip(paths, copies, left_out, strict=True)
-        _read_values(connection, [copy if lines else path for path, copy, lines in pairs])
-        notes += [describe_losses(*pair) for pair in zip(paths, left_out, strict=True) if pair[1]]
+        pairs = [*zip(paths, copies, left_out, strict=True)]
+        notes += [describe_losses(path, lines) for path, _, lines in pairs if lines]
+        paths = [copy if lines else path for path, copy, lines in pairs]
+        _read_values(connection, paths)
+    notes += _keep_digits(connection, paths)
     columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
     names = {it.lower() for it in options.columns}
     texts = [it[0] for it in columns if it[1] == "VARCHAR" or it[0].lower() in names]
@@ -66,16 +70,54 @@ def copy_json(
     return [*notes, *options.describe_missing(it[0] for it in columns)]
 
 
-def _read_values(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+def _read_values(
+    connection: duckdb.DuckDBPyConnection,
+    paths: Sequence[Path],
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Read files into a table in which dates are texts.
 
-    All rows decide about the types: DuckDB would round 1.5 in a column that began with 1.
+    All rows decide about the types, if they are not given: DuckDB would round 1.5 in a column that
+    began with 1.
     """
+    pairs = ", ".join(f"{quote_text(name)}: {quote_text(type)}" for name, type in types.items())
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {_VALUES.removeprefix('temp.')} AS FROM read_json("
         f"[{quote_texts(map(str, paths))}], union_by_name=true, sample_size=-1, "
-        f"dateformat={_NONE}, timestampformat={_NONE})"
+        f"dateformat={_NONE}, timestampformat={_NONE}{pairs and f', columns={{{pairs}}}'})"
     )
+
+
+def _keep_digits(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> Sequence[str]:
+    """Read whole numbers with all of their digits, which DuckDB rounds beyond 64 bits.
+
+    Returns sentences about those that are rounded, in a column with fractions.
+    """
+    columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
+    names = [it[0] for it in columns if it[1] == "DOUBLE"]
+    if not names:
+        return []
+    tests = ", ".join(f"coalesce(max(abs({quote_name(it)})), 0) >= 2 ** 53" for it in names)
+    row: Any = connection.execute(f"SELECT {tests} FROM {_VALUES}").fetchone()
+    rounded = [name for name, is_rounded in zip(names, row, strict=True) if is_rounded]
+    if not rounded:
+        return []
+    types = {it[0]: "VARCHAR" if it[0] in rounded else it[1] for it in columns}
+    _read_values(connection, paths, types)
+    notes: list[str] = []
+    for name in rounded:
+        text = quote_name(name)
+        row = connection.execute(
+            f"SELECT count(TRY_CAST({text} AS HUGEINT)) = count({text}), "
+            f"bool_or(regexp_full_match({text}, '-?[0-9]{{16,}}')), "
+            f"bool_and(regexp_full_match({text}, '-?[0-9]+')) FROM {_VALUES}"
+        ).fetchone()
+        fits, has_long, is_whole = row
+        if not is_whole and has_long:
+            notes.append(f"{name!r} has numbers of more than 15 digits, which are rounded.")
+        type = ("HUGEINT" if fits else "VARCHAR") if is_whole else "DOUBLE"
+        connection.execute(f"ALTER TABLE {_VALUES} ALTER {text} TYPE {type}")
+    return notes
 
 
 def _copy_lines(path: Path, target: Path) -> Sequence[LeftOut]:

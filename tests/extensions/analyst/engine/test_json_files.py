@@ -34,6 +34,11 @@ JSON: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
         "'d' is a text: its dates may begin with the day or the month; `dates: day-first` in the "
         "settings of the source says which.",
     ),
+    '[{"i":12345678901234567890123,"m":9007199254740993},{"i":7,"m":0.5}]': (
+        {},
+        [(12345678901234567890123, 9007199254740992.0), (7, 0.5)],
+        "'m' has numbers of more than 15 digits, which are rounded.",
+    ),
     '[{"d":"01-02-2026","z":"12.50","n":5}]': (
         {"dates": "day-first", "columns": {"z": "double", "N": "varchar", "q": "date"}},
         [(date(2026, 2, 1), 12.5, "5")],

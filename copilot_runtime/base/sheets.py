@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from copilot_runtime.base.shapes import is_page_number, repeats
+from copilot_runtime.base.shapes import find_shape, is_page_number, repeats
 from copilot_runtime.base.workbook import Cell, Range, Row, SheetRows, Unit
 
 Cells = Mapping[int, Cell]
@@ -48,7 +48,9 @@ class Part:
         last = max(cells)
         plain = {at for at, it in self.kinds.items() if "text" not in it and at <= last}
         is_filled = bool(plain) and plain <= cells.keys()
-        return is_filled and len({cell.text for cell in cells.values()}) == len(cells) > 1
+        texts = {cell.text for cell in cells.values()}
+        has_number = any(find_shape(text) == "number" for text in texts)
+        return is_filled and not has_number and len(texts) == len(cells) > 1
 
     def repeats_names(self, cells: Cells) -> bool:
         """Return whether a row is the header again."""

@@ -5,6 +5,7 @@ import pickle
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -21,6 +22,7 @@ DELIMITER = ","
 _BATCH = 5_000
 _ROUNDED = re.compile(r"-?\d\.\d{12,16}[eE]\+?0?1[5-9]")
 """A whole number of more than 15 digits, of which programs write no more into workbooks."""
+_PERCENT = re.compile(r"([+-]?\d{1,15}(?:[.,](?!\d{3}\s?%)\d{1,15})?)\s?%")
 _HEAD = 100
 """Rows at the beginning of a table that show its header."""
 _SHEET = 2**30
@@ -168,13 +170,15 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     head: list[Sequence[str]] = []
     rounded: set[int] = set()
+    units = [{it.name for it in table.part.units.get(one, ())} for one in table.columns]
+    percent = {at for at, names in enumerate(units) if "%" in names}
     for _, cells in rows:
         rounded.update(
             at
             for at, it in enumerate(cells)
             if it and it.kind == "number" and _ROUNDED.fullmatch(it.text)
         )
-        texts = [_write_cell(cell) for cell in cells]
+        texts = [_write_cell(cell, is_percent=at in percent) for at, cell in enumerate(cells)]
         if any(texts):
             if len(head) < _HEAD:
                 head.append(texts)
@@ -182,12 +186,11 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
     if rows.is_joined:
         yield "Two rows of names are joined."
     names = find_header(head).cells if head else ()
-    for at, (column, name) in enumerate(zip(table.columns, names, strict=False)):
+    for at, name in enumerate(names[: len(units)]):
         if at in rounded:
             yield f"{name!r} has numbers of more than 15 digits, which the file has rounded."
-        units = {it.name for it in table.part.units.get(column, ())}
-        found = sorted(units - {""})
-        source = ", by the format of some of its cells" if "" in units else ""
+        found = sorted(units[at] - {""})
+        source = ", by the format of some of its cells" if "" in units[at] else ""
         if found == ["%"]:
             yield f"{name!r} is in percent{source}: 0.25 is 25 %."
         elif len(found) == 1:
@@ -196,10 +199,15 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
             yield f"{name!r} has values in different units, not to be added up: {', '.join(found)}."
 
 
-def _write_cell(cell: Cell | None) -> str:
-    """Return a cell as a text of the table; what is behind a point are no thousands."""
+def _write_cell(cell: Cell | None, *, is_percent: bool = False) -> str:
+    """Return a cell as a text of the table; what is behind a point are no thousands.
+
+    The text `7%` beside numbers in percent is 0.07, as they are.
+    """
     if cell is None or cell.kind in ("error", "formula"):
         return ""
+    if is_percent and cell.kind == "text" and (found := _PERCENT.fullmatch(cell.text)):
+        return f"{Decimal(found[1].replace(',', '.')) / 100:f}"
     is_doubtful = cell.kind == "number" and AMBIGUOUS.fullmatch(cell.text)
     return f"{cell.text}0" if is_doubtful else cell.text
 

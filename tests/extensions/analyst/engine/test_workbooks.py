@@ -80,6 +80,10 @@ def count_from_1904(book: Any) -> None:
     book.epoch = CALENDAR_MAC_1904
 
 
+def show_percent(book: Any) -> None:
+    book.active["B2"].number_format = "0%"
+
+
 def set_units(book: Any) -> None:
     formats = ('0.0 "kg"', "0%", "[$\u20ac-407] #,##0", '#,##0,"k"', "0")
     for column, format in zip("BCDEF", formats, strict=True):
@@ -131,6 +135,16 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
                 "Cells with an error, such as #N/A, are empty: 1, the first is C4. "
                 "Formulas without a stored value are empty: 1, the first is B5. "
                 "Save the file in a program that calculates them.",
+            )
+        },
+    ),
+    "percent": (
+        make_workbook([["k", "p"], ["a", 0.5], ["b", "12,5 %"], ["c", "7%"]], change=show_percent),
+        {
+            "t": (
+                ["k", "p"],
+                [("a", 0.5), ("b", 0.125), ("c", 0.07)],
+                "'p' is in percent: 0.25 is 25 %.",
             )
         },
     ),

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -82,6 +83,9 @@ _HANDICAPS = {"cp1252": 0.0, "cp1250": 1.5, "cp1254": 2.5}
 """The costs of codecs that are not as frequent."""
 _TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 
+_BYTES = (*_LATIN, *_LETTERS)
+"""Codecs of one byte for each character."""
+
 _KANA = re.compile("[\u3041-\u30fe]")
 
 BLOCK = 1024 * 1024
@@ -98,11 +102,20 @@ class Encoding(NamedTuple):
     """`True` if the text only looks like it."""
     is_damaged: bool = False
     """`True` if some bytes are not of the encoding."""
+    other: str = ""
+    """The codec of the bytes that are not UTF-8, in a text that has lines of both."""
 
     @property
     def errors(self) -> str:
         """The error handler for decoding: only UTF-8 is certain enough to replace invalid bytes."""
+        if self.other:
+            return f"copilot-{self.other}"
         return "replace" if self.codec == "utf-8" else "strict"
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return f"{self.other}, but for lines that are UTF-8" if self.other else self.codec
 
 
 class Losses:
@@ -174,7 +187,32 @@ def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
     sample = sample[:_SAMPLE]
     if _is_read(sample.decode("utf-8", "replace")):
         return Encoding("utf-8", is_damaged=True)
+    lines = sample.split(b"\n")
+    others = [line for line in lines if not _is_utf8(line)]
+    if len(others) < len(lines):
+        codec = _guess(b"\n".join(others))
+        text = b"\n".join(line for line in lines if _is_utf8(line)).decode()
+        if codec in _BYTES and text == text.encode(codec, "ignore").decode(codec):
+            return Encoding("utf-8", is_guess=True, other=codec)
     return Encoding(_guess(sample), is_guess=True)
+
+
+def _decode_other(codec: str, error: UnicodeError) -> tuple[str, int]:
+    """Decode the bytes of a text in UTF-8 that are of another codec, as its error handler."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode(codec, "replace"), error.end
+
+
+for _codec in _BYTES:
+    codecs.register_error(f"copilot-{_codec}", partial(_decode_other, _codec))
+
+
+def _is_utf8(line: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        line.decode()
+        return True
+    return False
 
 
 def find_wide_codec(block: bytes) -> str | None:

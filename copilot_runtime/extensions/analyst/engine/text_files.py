@@ -55,7 +55,7 @@ def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path)
         ) from error
     note = ""
     if encoding.is_guess:
-        note = f"{file.name} is not UTF-8: it is read as {encoding.codec}."
+        note = f"{file.name} is not UTF-8: it is read as {encoding.label}."
     elif losses.count:
         note = f"{file.name} is {losses.describe(encoding.codec)}."
     return TextFile(target, note)

@@ -166,7 +166,7 @@ def decode_text(data: bytes, *, is_page: bool = False) -> tuple[str, list[str]]:
         losses.add(text)
         return text, [f"Its encoding is {losses.describe(encoding.codec)}."]
     if encoding.is_guess:
-        return text, [f"The encoding was guessed: {encoding.codec}. Save it as UTF-8 to be sure."]
+        return text, [f"The encoding was guessed: {encoding.label}. Save it as UTF-8 to be sure."]
     return text, []
 
 

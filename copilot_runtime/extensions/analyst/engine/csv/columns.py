@@ -24,6 +24,7 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
     IN_UTC,
     INTEGER,
     OPERATORS_FORMS,
+    PHONE,
     POINT,
     SIGN,
     VERSION,
@@ -344,6 +345,8 @@ def _find_lost_form(name: str, values: Sequence[str]) -> str:
     """
     if any("E" in it for it in values) and all(map(CODE.fullmatch, values)):
         return "is a text: its values may be codes, of which 1E5 is not 100000"
+    if all(map(PHONE.fullmatch, values)):
+        return "is a text: its values may be telephone numbers"
     if not all(map(VERSION.fullmatch, values)):
         return ""
     forms = {*values}

@@ -100,6 +100,7 @@ POINT = _group_digits(",", ".")
 COMMA = _group_digits(".", ",")
 AMBIGUOUS = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
 """A number with a fraction or a thousand, depending on the decimal separator."""
+PHONE = re.compile(r"\+\d{7,15}")
 VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
 VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
 WITH_SIGN = re.compile(

@@ -12,7 +12,8 @@ _TABLE = re.compile(r"^CREATE TABLE (\S+) \([^\n]*\n(.*?)^\);$", re.DOTALL | re.
 _COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- (.*))?$')
 _LABEL = re.compile(r"^-- Dataset .+: DuckDB table ", re.MULTILINE)
 _ABOUT = re.compile(r"^-- About: (.*)$", re.MULTILINE)
-_TOTALS = re.compile(r"^-- Rows without totals: WHERE (.* NOT IN \((.*)\))$", re.MULTILINE)
+_TOTALS = re.compile(r"^-- Rows without totals: WHERE (.*)$", re.MULTILINE)
+_LIST = re.compile(r" IN \((.*?)\)(?: AND |$)")
 _NOTE = r"'{}' (is a text: .*?)\.(?: |$)"
 _CATALOG = re.compile(r"^## Metric catalog\n(.*?)^$", re.DOTALL | re.MULTILINE)
 _METRIC = re.compile(
@@ -203,7 +204,8 @@ def quote_name(name: str) -> str:
 
 def _describe_table(table: Table, about: str, found: re.Match[str] | None) -> Table:
     """Return a table with what the prompt says about columns and about rows of totals."""
-    totals = _read_values(found[2]) if found else ()
+    lists: Sequence[str] = _LIST.findall(found[1]) if found else ()
+    totals = [value for values in lists for value in _read_values(values)]
     columns = [
         replace(
             one,

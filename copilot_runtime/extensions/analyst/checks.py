@@ -6,6 +6,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -23,11 +24,13 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.joins import JoinKey, list_aggregates, read_join
 from copilot_runtime.extensions.analyst.results import Fix, Table
 from copilot_runtime.extensions.analyst.sql.parsing import quote, read_sql
-from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
+from copilot_runtime.extensions.analyst.sql.repair.casts import build_count, build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     RepairContext,
     StepLimitExceeded,
+    find_select,
     find_source,
+    list_sources,
     to_sql,
 )
 
@@ -51,7 +54,7 @@ async def check_result(
     run: Run | None = None,
     fixes: Sequence[Fix] = (),
     gaps: Collection[str] = (),
-    totals: Mapping[str, Collection[str]] = MappingProxyType({}),
+    totals: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType({}),
 ) -> Sequence[str]:
     """Return warnings about a result, one sentence each.
 
@@ -62,9 +65,9 @@ async def check_result(
         run: Runs auxiliary queries; without it, only the rows are checked.
         fixes: Repairs of the query.
         gaps: Columns with NULLs, in lower case.
-        totals: Table → the labels of its lines that add up others.
+        totals: Table → column of texts → labels of the lines that add up others.
     """
-    found = [*_check_rows(tree, table), *_check_totals(tree, totals)]
+    found = [*_check_rows(tree, table)]
     found += [
         f"{fix.nulls:,} {'value' if fix.nulls == 1 else 'values'} of {fix.before!r} did not "
         "convert and count as NULL."
@@ -72,7 +75,7 @@ async def check_result(
         if fix.nulls
     ]
     if run is not None and isinstance(tree, exp.Select):
-        measure = _Measure(tree, context, run, {fix.after for fix in fixes}, gaps)
+        measure = _Measure(tree, context, run, {fix.after for fix in fixes}, gaps, totals)
         try:
             async with asyncio.timeout(SECONDS):
                 async for sentence in measure.list_findings():
@@ -108,21 +111,6 @@ def _check_rows(tree: exp.Expr, table: Table) -> Iterator[str]:
         yield f"LIMIT {limit:,} may have cut the result{order}."
 
 
-def _check_totals(tree: exp.Expr, totals: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Yield whether a number leaves lines out that add up others, or counts them, too."""
-    others = [it.this for it in tree.find_all(exp.Not) if isinstance(it.this, exp.In)]
-    values = {
-        it.name for one in (*others, *tree.find_all(exp.NEQ)) for it in one.find_all(exp.Literal)
-    }
-    is_narrow = bool(tree.args.get("where") or tree.args.get("group"))
-    for table, labels in totals.items():
-        lines = f"Lines of {table!r} that begin with {', '.join(map(repr, sorted(labels)))}"
-        if not values.isdisjoint(labels):
-            yield f"{lines} are left out."
-        elif isinstance(tree, exp.Select) and list_aggregates(tree) and not is_narrow:
-            yield f"{lines} may count twice."
-
-
 def _read_limit(tree: exp.Expr) -> int | None:
     limit = tree.args.get("limit")
     value = limit.expression if isinstance(limit, exp.Limit) else None
@@ -138,6 +126,7 @@ class _Measure:
     _run: Run
     _repairs: Collection[str]
     _gaps: Collection[str]
+    _totals: Mapping[str, Mapping[str, Sequence[str]]]
     _queries: int = 0
 
     async def list_findings(self) -> AsyncIterator[str]:
@@ -148,8 +137,10 @@ class _Measure:
                     return
                 async for sentence in self._check_join(select, join):
                     yield sentence
-        checks = (self._check_casts, self._check_gaps, self._check_averages, self._check_texts)
-        for check in checks:
+        for check in (
+            *(self._check_totals, self._check_casts, self._check_fractions),
+            *(self._check_gaps, self._check_averages, self._check_texts),
+        ):
             async for sentence in check():
                 yield sentence
 
@@ -211,6 +202,30 @@ class _Measure:
         row = await self._ask(query)
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
+    async def _check_totals(self) -> AsyncIterator[str]:
+        """Yield whether numbers leave out the lines that add up others, or count them, too."""
+        exceptions = _list_exceptions(self._tree)
+        literals = {it.name for it in self._tree.find_all(exp.Literal)}
+        counting = [it for it in self._tree.find_all(exp.Select) if list_aggregates(it)]
+        for select in self._tree.find_all(exp.Select) if counting else ():
+            sources = list_sources(select, self._context)
+            groups = _list_groups([select] if select in counting else counting)
+            for alias, source in sources.items():
+                for name, labels in self._totals.get(source.table or "", {}).items():
+                    words = ", ".join(map(repr, labels))
+                    lines = f"Lines of {source.table!r} with {words} in {name!r}"
+                    if not exceptions.isdisjoint(labels):
+                        yield f"{lines} are left out."
+                    elif name.lower() not in groups and literals.isdisjoint(labels):
+                        text = exp.Trim(
+                            this=exp.column(quote(name), table=quote(alias)),
+                            expression=exp.Literal.string(" :"),
+                        )
+                        condition = text.isin(*map(exp.Literal.string, labels))
+                        row = await self._ask(build_count(select, condition))
+                        if row and row[0]:
+                            yield f"{lines} are counted, too: {int(row[0]):,}."
+
     async def _check_casts(self) -> AsyncIterator[str]:
         """Yield a warning for each TRY_CAST of the query that produces NULLs."""
         counts = (
@@ -223,6 +238,25 @@ class _Measure:
             if row and row[0]:
                 values = "value does" if row[0] == 1 else "values do"
                 yield f"{int(row[0]):,} {values} not convert by {text} and count as NULL."
+
+    async def _check_fractions(self) -> AsyncIterator[str]:
+        """Yield a warning for texts such as 1.234 that the query reads as fractions."""
+        for cast in self._tree.find_all(exp.Cast):
+            column = cast.this.find(exp.Column)
+            select = find_select(cast)
+            source = find_source(column, self._context) if column else None
+            if select is None or source is None or source[2] != "VARCHAR":
+                continue
+            if cast.to.this not in exp.DataType.REAL_TYPES:
+                continue
+            text = exp.Trim(this=cast.this.copy())
+            is_doubtful = exp.func("regexp_full_match", text, exp.Literal.string(_DOUBTFUL))
+            row = await self._ask(build_count(select, is_doubtful))
+            if row and row[0]:
+                yield (
+                    f"{int(row[0]):,} {'value' if row[0] == 1 else 'values'} of {column.name!r} "
+                    "may be thousands, such as 1.234, and are read as fractions."
+                )
 
     async def _check_gaps(self) -> AsyncIterator[str]:
         """Yield a warning for each column of which a sum or an average leaves rows out."""
@@ -297,9 +331,29 @@ class _Measure:
         return table.rows[0] if table.rows else None
 
 
+_DOUBTFUL = r"[+-]?[1-9]\d{0,2}\.\d{3}"
+"""A number with a fraction or, where commas are decimal separators, a thousand."""
 _MEANS = (exp.Avg, exp.Median, exp.Stddev, exp.StddevSamp, exp.Variance)
 _SUMS = (exp.Sum, *_MEANS)
 _ORDERS = (exp.Max, exp.Min, exp.Median)
+
+
+def _list_exceptions(tree: exp.Expr) -> frozenset[str]:
+    """Return the texts that conditions of a query exclude."""
+    others = [it for it in tree.find_all(exp.Not) if isinstance(it.this, exp.In)]
+    conditions = [*others, *tree.find_all(exp.NEQ)]
+    return frozenset(literal.name for it in conditions for literal in it.find_all(exp.Literal))
+
+
+def _list_groups(selects: Iterable[exp.Select]) -> Collection[str]:
+    """Return the lower-case names of the columns that SELECTs show or group by."""
+    return {
+        column.name.lower()
+        for select in selects
+        for part in (*select.expressions, *filter(None, [select.args.get("group")]))
+        for column in part.find_all(exp.Column)
+        if column.find_ancestor(exp.AggFunc, exp.Select) is select
+    }
 
 
 def _describe_fan_out(one: JoinKey, other: JoinKey, most: int) -> str:

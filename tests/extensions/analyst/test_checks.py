@@ -24,6 +24,8 @@ INSERT INTO customers VALUES (0, 'FR'), (1, 'DE'), (2, 'DE');
 CREATE TABLE items(order_id INTEGER, price DOUBLE);
 INSERT INTO items SELECT i // 2, i FROM range(40) t(i);
 CREATE TABLE probes(ph DOUBLE, n FLOAT);
+CREATE TABLE bills(paid VARCHAR);
+INSERT INTO bills VALUES ('1.234'), (' 2.500'), ('12.5'), ('3');
 INSERT INTO probes VALUES (7.5, 1), ('nan', 2), (6.5, NULL), ('inf', 4);
 """
 
@@ -41,7 +43,7 @@ class Data:
         return self.query(tree.sql(dialect="duckdb"))
 
     async def check(self, sql: str, **details: Any) -> list[str]:
-        names = ("orders", "customers", "items", "probes")
+        names = ("orders", "customers", "items", "probes", "bills")
         tables = {
             name: [Column(it[0], it[1]) for it in self.query(f"DESCRIBE {name}").rows]
             for name in names
@@ -52,7 +54,7 @@ class Data:
             context=RepairContext(tables=tables),
             run=self.run,
             gaps={"n", "note"},
-            totals={"customers": ["FR"]} if "FROM customers" in sql else {},
+            totals={"customers": {"country": ["FR"]}},
             **details,
         )
         return [*found]
@@ -71,13 +73,24 @@ def data() -> Data:
         ("SELECT SUM(amount) FROM orders", []),
         (
             "SELECT count(country) FROM customers",
-            ["Lines of 'customers' that begin with 'FR' may count twice."],
+            ["Lines of 'customers' with 'FR' in 'country' are counted, too: 1."],
         ),
         (
             "SELECT count(id) FROM customers WHERE coalesce(country, '') NOT IN ('FR')",
-            ["Lines of 'customers' that begin with 'FR' are left out."],
+            ["Lines of 'customers' with 'FR' in 'country' are left out."],
         ),
         ("SELECT count(id) FROM customers WHERE country = 'FR'", []),
+        ("SELECT country, count(id) FROM customers GROUP BY 1", []),
+        ("WITH c AS (SELECT * FROM customers) SELECT country, count(id) FROM c GROUP BY 1", []),
+        (
+            "SELECT count(c.id) FROM (SELECT id FROM customers WHERE id >= 0) c",
+            ["Lines of 'customers' with 'FR' in 'country' are counted, too: 1."],
+        ),
+        (
+            "SELECT SUM(CAST(paid AS DOUBLE)) FROM bills",
+            ["2 values of 'paid' may be thousands, such as 1.234, and are read as fractions."],
+        ),
+        ("SELECT SUM(TRY_CAST(replace(paid, '.', '') AS DOUBLE)) FROM bills", []),
         ("SELECT SUM(n) FROM probes", ["1 of 4 rows have no value of 'n'."]),
         ("SELECT SUM(n) FROM probes WHERE n > 1 GROUP BY n > 2 LIMIT 9", []),
         ("SELECT * FROM probes", ["'ph' has values that are NaN or infinite, shown as empty."]),

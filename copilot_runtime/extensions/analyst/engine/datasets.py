@@ -34,8 +34,8 @@ class Dataset:
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """The types of its columns when they were first copied, by lower-case name."""
 
-    totals: str = ""
-    """SQL of its rows without those that add up others; empty if there are none."""
+    totals: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Column of texts → the labels in it of rows that add up others."""
 
     origins: Sequence[str] = ()
     """The names of the file and the sheet that it comes from, if they may have other tables."""
@@ -70,6 +70,11 @@ def quote_text(text: str) -> str:
 def quote_texts(texts: Iterable[str]) -> str:
     """Quote texts as SQL literals with commas between them."""
     return ", ".join(map(quote_text, texts))
+
+
+def match_labels(column: str, labels: Iterable[str]) -> str:
+    """Return the SQL condition that a row adds up others, by the text of a quoted column."""
+    return f"coalesce(trim({column}, ' :'), '') IN ({quote_texts(labels)})"
 
 
 _LONGEST_SAVED = 50

@@ -58,8 +58,8 @@ class StoredTable:
     """The types of its columns when they were first seen, by lower-case name."""
     notes: Sequence[str] = ()
     """Sentences about doubtful choices of its rows and types."""
-    totals: str = ""
-    """SQL of its rows without those that add up others; empty if there are none."""
+    totals: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Column of texts → the labels in it of rows that add up others."""
     origins: Sequence[str] = field(default_factory=list[str])
     """The names of the file and the sheet that it comes from."""
 

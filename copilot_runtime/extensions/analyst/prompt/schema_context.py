@@ -4,13 +4,14 @@ All of it is computed for one scope, so a prompt never contains values of anothe
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from copilot_runtime.extensions.analyst.engine.datasets import match_labels
 from copilot_runtime.extensions.analyst.prompt.hints import ColumnHint, SchemaHints
 from copilot_runtime.extensions.analyst.prompt.untrusted import (
     cut_line,
@@ -209,8 +210,8 @@ class SchemaExtras:
     label: str = ""
     """The data set's name for users, such as `evaluation`."""
     description: str = ""
-    totals: str = ""
-    """SQL of the rows that add up no others."""
+    totals: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Column → the labels in it of rows that add up others."""
     others: "Sequence[Dataset | TableMetadata]" = ()
     """Other tables that the same user may read, the most relevant first."""
     hints: SchemaHints | None = None
@@ -239,7 +240,7 @@ def build_schema_context(table: "TableMetadata", extras: SchemaExtras = _NOTHING
     sections = [
         render_ddl(table, label=extras.label, hints=extras.hints),
         quote_line(extras.description, 300) and f"-- About: {quote_line(extras.description, 300)}",
-        extras.totals and f"-- Rows without totals: WHERE {extras.totals}",
+        _exclude_totals(extras.totals),
         _title("Sample queries", list_sample_queries(table)),
         _title(
             "Other tables (secondary: only if the question needs them)", _list_others(extras.others)
@@ -254,6 +255,11 @@ def build_schema_context(table: "TableMetadata", extras: SchemaExtras = _NOTHING
     ]
     body = "\n\n".join(section for section in sections if section)
     return f"<schema>\n{body}\n</schema>"
+
+
+def _exclude_totals(totals: Mapping[str, Sequence[str]]) -> str:
+    conditions = [f"NOT {match_labels(quote_name(it), totals[it])}" for it in totals]
+    return f"-- Rows without totals: WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def _title(title: str, body: str) -> str:

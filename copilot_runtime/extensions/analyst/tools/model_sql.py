@@ -1,6 +1,5 @@
 """SQL written by a model: guarded, run, and repaired after mistakes."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -36,8 +35,6 @@ COUNT_SECONDS = 5.0
 """Time limit for counting the rows of a truncated result, in seconds."""
 
 _MOST_TRIES = 2
-_TOTALS = re.compile(r"'((?:[^']|'')*)'")
-"""A label in the SQL of rows without totals."""
 
 
 class SqlFailed(ToolFailed):
@@ -191,10 +188,9 @@ async def _check(
         fixes=outcome.fixes,
         gaps={it.name.lower() for it in columns if it.null_percent},
         totals={
-            name: labels
+            name: dataset.totals
             for name in outcome.query.tables
-            if (dataset := engine.datasets.get(name))
-            and (labels := _TOTALS.findall(dataset.totals.rpartition(" IN ")[2]))
+            if (dataset := engine.datasets.get(name)) and dataset.totals
         },
     )
 

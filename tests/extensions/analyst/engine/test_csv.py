@@ -221,11 +221,11 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "k,n\na,10\nb,20\nAverage,15\n": (
         [("a", 10), ("b", 20), ("Average", 15)],
-        "Lines that begin with 'Average': 1. Leave them out of sums.",
+        "Lines with 'Average' in 'k': 1. Leave them out of sums.",
     ),
     "day;n\n13.01.2026;1,5\n14.01.2026;2\nSumme:;3,5\n": (
         [(date(2026, 1, 13), 1.5), (date(2026, 1, 14), 2.0)],
-        "Lines that begin with 'Summe' are left out, as 'day' is a DATE: 1.",
+        "Lines with 'Summe' in 'day' are left out, as it is a DATE: 1.",
     ),
     "a,b\n1,x\nNA,y\n3,z\n": (
         [("1", "x"), ("NA", "y"), ("3", "z")],
@@ -245,11 +245,15 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "a,b\nx,2\nTotal:,2\n": (
         [("x", 2), ("Total:", 2)],
-        "Lines that begin with 'Total': 1. Leave them out of sums.",
+        "Lines with 'Total' in 'a': 1. Leave them out of sums.",
+    ),
+    "region,item,n\nNord,A,1\nNord,B,2\nNord,Total,3\nWest,average,4\n": (
+        [("Nord", "A", 1), ("Nord", "B", 2), ("Nord", "Total", 3), ("West", "average", 4)],
+        "Lines with 'Total' in 'item': 1. Leave them out of sums.",
     ),
     "a,b\n1,x\n,Subtotal\n,TOTAL\n": (
         [(1, "x"), (None, "Subtotal"), (None, "TOTAL")],
-        "Lines that begin with 'Subtotal', 'TOTAL': 2. Leave them out of sums.",
+        "Lines with 'Subtotal', 'TOTAL' in 'b': 2. Leave them out of sums.",
     ),
     "Ann,idle\nBob,busy\nCid,idle\n": (
         [("Ann", "idle"), ("Bob", "busy"), ("Cid", "idle")],
@@ -327,7 +331,7 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "city,n\nOslo,1\nCarried forward,1\nRome,2\n": (
         [("Oslo", 1), ("Carried forward", 1), ("Rome", 2)],
-        "Lines that begin with 'Carried forward': 1. Leave them out of sums.",
+        "Lines with 'Carried forward' in 'city': 1. Leave them out of sums.",
     ),
     "1,x\n": ([(1, "x")], "The file has no header: its columns have numbers."),
     "appVersion,price\n1.10,1.10\n1.2,2.50\n2.0,3.00\n": (
@@ -337,6 +341,10 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     "clause,kg,rate\n7.1,1.9,0.5\n7.2,1.10,0.25\n7.10,2.50,0.10\n8,12.75,9\n": (
         [("7.1", 1.9, 0.5), ("7.2", 1.1, 0.25), ("7.10", 2.5, 0.1), ("8", 12.75, 9.0)],
         "'clause' is a text: its values may be versions, of which 1.10 is not 1.1.",
+    ),
+    "name,phone\nAnn,+4915112345678\nBob,+4930123456\n": (
+        [("Ann", "+4915112345678"), ("Bob", "+4930123456")],
+        "'phone' is a text: its values may be telephone numbers.",
     ),
     "part,cells,share\n1E5,1e5,1.0E-5\n2E10,2e+06,1E-3\n31,7,0.5\n": (
         [("1E5", 1e5, 1e-5), ("2E10", 2e6, 1e-3), ("31", 7.0, 0.5)],
@@ -480,6 +488,19 @@ async def test_a_file_with_a_broken_letter_loses_only_this_one(
     _, rows, description = await read(options, tmp_path / "t.csv")
     assert [*rows] == [(1, "Zoë Müller Größe"), (2, "\ufffd"), (3, "Łódź")]
     assert description == "t.csv is utf-8, but for 1 character in line 3."
+
+
+async def test_a_file_with_lines_of_two_encodings_has_the_letters_of_both(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    names = {"utf-8": "Zoë", "cp1252": "Jürgen € Köhler"}
+    lines = [b"id,name", *(f"1,{name}".encode(codec) for codec, name in names.items())]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines))
+    _, rows, description = await read(options, tmp_path / "t.csv")
+    assert [*rows] == [(1, name) for name in names.values()]
+    assert description == (
+        "t.csv is not UTF-8: it is read as cp1252, but for lines that are UTF-8."
+    )
 
 
 async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(

@@ -73,8 +73,8 @@ class CsvFiles:
         self._empty: list[str] = []
         self._has_spaces = False
         """`True` if values may have spaces around them."""
-        self.totals = ""
-        """SQL of the rows of the created table that add up no others; empty if all are such."""
+        self.totals: Mapping[str, Sequence[str]] = {}
+        """Column of the created table → the labels in it of rows that add up others."""
 
     def create_table(self, name: str) -> Sequence[str]:
         """Create the table; return what is not certain about it, each as a sentence.
@@ -101,7 +101,7 @@ class CsvFiles:
         self._notes += self._options.describe_missing(names)
         semicolons = {layout.delimiter == ";" for layout, _ in pairs}
         find_types = partial(self._find_types, names, semicolons)
-        self._totals.leave_out(texts, names, find_types)
+        self._totals.leave_out(texts, find_types)
         columns = find_types(texts)
         selected = ", ".join(f"{one.select} AS {quote_name(one.name)}" for one in columns)
         self._connection.execute(

@@ -1,19 +1,26 @@
 """The lines of a table that add up others, by their labels or by their numbers."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isclose
 
 import duckdb
 
 from copilot_runtime.extensions.analyst.engine.csv.columns import TypedColumn
-from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text, quote_texts
+from copilot_runtime.extensions.analyst.engine.datasets import (
+    match_labels,
+    quote_name,
+    quote_text,
+    quote_texts,
+)
 
 _NUMBERS = ("BIGINT", "DOUBLE")
 
 _LABELS = 3
 """Columns of which the first value may be the label of a line."""
+_PLACES = 8
+"""Columns in which `Total` is a label also behind other values, as in `North, Total, 12`."""
 _TOTALS = (
     *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
     *("sous-total", "sous total", "subtotale", "subtotaal", "summa", "celkem", "összesen", "i alt"),
@@ -22,11 +29,14 @@ _TOTALS = (
     *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
     *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
-    *("average", "averages", "avg", "durchschnitt", "mittelwert", "moyenne", "promedio", "ø"),
-    *("gemiddelde", "среднее", "平均", "平均値"),
     *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
 )
-"""Labels of lines that add up others, or average them."""
+"""Labels of lines that add up others."""
+_AVERAGES = (
+    *("average", "averages", "avg", "durchschnitt", "mittelwert", "moyenne", "promedio", "ø"),
+    *("gemiddelde", "среднее", "平均", "平均値"),
+)
+"""Labels of lines that average others; behind the first value of a line, they may be a grade."""
 _SUMS = (
     *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
     *("gesamt", "итого", "合计", "总计", "合計", "小計", "kontostand", "saldo", "endsaldo"),
@@ -46,63 +56,72 @@ class Totals:
     def __init__(self, connection: duckdb.DuckDBPyConnection, notes: list[str]) -> None:
         self._connection = connection
         self._notes = notes
-        self._found = Counter[str]()
-        """Label → number of lines with it."""
+        self._found: dict[str, Counter[str]] = defaultdict(Counter)
+        """Column, quoted → label → number of lines with it."""
 
     def find(self, part: str, columns: Sequence[str]) -> None:
-        """Find the lines of a part of the texts whose first value says that they add up others."""
+        """Find the lines of a part of the texts that say that they add up others."""
+        totals, averages = quote_texts(_TOTALS), quote_texts(_AVERAGES)
+        [(count,)] = self._connection.execute(f"SELECT count(*) FROM {part}").fetchall()
+        labels: set[str] = set()
+        for at, column in enumerate(columns[:_PLACES]):
+            word = f"lower(trim({column}, ' :'))"
+            condition = f"{word} IN ({totals})"
+            if at < _LABELS:
+                before = "".join(f" AND coalesce({it}, '') = ''" for it in columns[:at])
+                condition += f" OR {word} IN ({averages}){before}"
+            found = self._count(part, column, condition)
+            if 0 < found.total() < count:
+                self._found[column] += found
+                labels |= {*found}
         label = write_label(columns)
-        found: list[tuple[str, int]] = self._connection.execute(
-            f"SELECT {label}, count(*) FROM {part} WHERE {is_sum(columns)} GROUP BY 1 ORDER BY 1"
-        ).fetchall()
-        self._found.update({word: count for word, count in found if word.lower() in _TOTALS})
-        others = {word: count for word, count in found if word not in self._found}
+        others = self._count(part, label, is_sum(columns))
+        for word in labels:
+            del others[word]
         if others:
-            words, count = _join_words([*others][:_LABELS]), sum(others.values())
-            self._notes.append(f"Lines may add up others, such as {words}: {count:,}.")
+            words = _join_words([*others][:_LABELS])
+            self._notes.append(f"Lines may add up others, such as {words}: {others.total():,}.")
 
-    def leave_out(
-        self,
-        texts: str,
-        names: Sequence[str],
-        find_types: Callable[[str], Sequence[TypedColumn]],
-    ) -> None:
+    def leave_out(self, texts: str, find_types: Callable[[str], Sequence[TypedColumn]]) -> None:
         """Leave out the lines whose labels stand in a column of dates or of numbers.
 
         It would be one of texts because of them. `find_types` returns the columns of a table.
         """
         if not self._found:
             return
-        words = quote_texts(self._found)
-        labels = [quote_name(name) for name in names[:_LABELS]]
-        is_total = f"coalesce({write_label(labels)}, '') IN ({words})"
-        columns = find_types(f"(FROM {texts} WHERE NOT {is_total})")
-        for label, column in zip(labels, columns, strict=False):
-            if column.type == "VARCHAR":
-                continue
-            word = f"trim({label}, ' :')"
-            is_here = f"{is_total} AND {word} IN ({words})"
-            here: list[tuple[str, int]] = self._connection.execute(
-                f"SELECT {word}, count(*) FROM {texts} WHERE {is_here} GROUP BY 1 ORDER BY 1"
-            ).fetchall()
-            if counts := Counter(dict(here)):
-                self._connection.execute(f"DELETE FROM {texts} WHERE {is_here}")
-                self._found -= counts
+        totals = {column: match_labels(column, found) for column, found in self._found.items()}
+        others = f"(FROM {texts} WHERE NOT ({' OR '.join(totals.values())}))"
+        types = {quote_name(one.name): one for one in find_types(others)}
+        for column, is_total in totals.items():
+            counts = self._count(texts, column, is_total)
+            self._found[column] = counts
+            if counts and types[column].type != "VARCHAR":
+                self._connection.execute(f"DELETE FROM {texts} WHERE {is_total}")
+                del self._found[column]
                 self._notes.append(
-                    f"Lines that begin with {_join_words(counts)} are left out, as "
-                    f"{column.name!r} is a {column.type}: {counts.total():,}."
+                    f"Lines with {_join_words(counts)} in {types[column].name!r} are left out, as "
+                    f"it is a {types[column].type}: {counts.total():,}."
                 )
 
-    def describe(self, names: Sequence[str]) -> str:
-        """Return the SQL of the rows that add up no others; an empty string if all are such."""
-        if not self._found:
-            return ""
-        self._notes.append(
-            f"Lines that begin with {_join_words(self._found)}: {self._found.total():,}. "
-            "Leave them out of sums."
-        )
-        label = write_label([quote_name(name) for name in names])
-        return f"coalesce({label}, '') NOT IN ({quote_texts(self._found)})"
+    def describe(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return the labels of the lines that add up others, by columns, and note them."""
+        labels: dict[str, Sequence[str]] = {}
+        for name in names:
+            if found := self._found.get(quote_name(name)):
+                labels[name] = [*found]
+                self._notes.append(
+                    f"Lines with {_join_words(found)} in {name!r}: {found.total():,}. "
+                    "Leave them out of sums."
+                )
+        return labels
+
+    def _count(self, table: str, text: str, condition: str) -> Counter[str]:
+        """Return how many lines that fulfil a condition have each label."""
+        rows: list[tuple[str, int]] = self._connection.execute(
+            f"SELECT trim({text}, ' :'), count(*) FROM {table} WHERE {condition} "
+            "GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        return Counter(dict(rows))
 
     def find_bare(self, table: str, columns: Sequence[TypedColumn]) -> None:
         """Say if each line without a label has sums of the lines above it, or of its block."""

@@ -267,18 +267,17 @@ def build_null_counts(
         ):
             continue
         casts.add(text)
-        yield text, _build_count(select, node)
+        not_null = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.Null()))
+        lost = exp.Is(this=node.copy(), expression=exp.Null())
+        yield text, build_count(select, exp.and_(not_null, lost))
 
 
-def _build_count(select: exp.Select, node: exp.TryCast) -> exp.Expr:
+def build_count(select: exp.Select, condition: exp.Expr) -> exp.Expr:
+    """Return a query that counts the rows of a SELECT that fulfil a condition, before grouping."""
     query = select.copy()
     for part in _LEFT_OUT:
         query.set(part, None)
-    not_null = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.Null()))
-    lost = exp.Is(this=node.copy(), expression=exp.Null())
-    count = exp.Filter(
-        this=exp.Count(this=exp.Star()), expression=exp.Where(this=exp.and_(not_null, lost))
-    )
+    count = exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=condition))
     query.set("expressions", [exp.alias_(count, "n")])
     for condition in _list_conditions(select):
         if condition.find(exp.TryCast) is None:

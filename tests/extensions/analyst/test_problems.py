@@ -13,7 +13,7 @@ import openpyxl
 import pytest
 from typer.testing import CliRunner
 
-from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.engine.engine import Engine
@@ -38,6 +38,23 @@ def build(folder: Path, *names: str, **settings: Any) -> Analyst:
 
 def list_names(analyst: Analyst, scope: Scope = ANN) -> list[str]:
     return [one.name for one in analyst.engine.list_datasets(scope)]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ({"location": "a.csv", "colums": {}}, "analyst.data, a.csv: No setting of a data source"),
+        ("old.xls", "analyst.data, old.xls: The data source"),
+        ("s3://key@host/a.csv", "analyst.data, s3:"),
+    ],
+)
+def test_a_wrong_source_in_the_settings_is_named(
+    tmp_path: Path, source: Any, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        build_analyst(tmp_path, data=[source])
+    assert caught.value.message.startswith(sentence)
+    assert "key" not in caught.value.message
 
 
 async def test_a_source_that_cannot_be_read_shows_no_row_and_no_path(

@@ -295,9 +295,20 @@ TRACES = "traces"
 
 
 def read_source(value: str | Mapping[str, Any], trace_file: str) -> DataSource:
-    """Return the source of a setting. Stored runs are for operators only."""
+    """Return the source of a setting. Stored runs are for operators only.
+
+    Raises `ConfigurationFailed`, which names the source.
+    """
     if value != TRACES:
-        return parse_source(value)
+        try:
+            return parse_source(value)
+        except ConfigurationFailed as error:
+            location = value if isinstance(value, str) else str(value.get("location", value))
+            scheme, mark, _ = location.partition("://")  # a URL may have a password
+            label = f"{scheme}://\u2026" if mark else location
+            raise ConfigurationFailed(
+                f"analyst.data, {label}: {error.message}", hint=error.hint
+            ) from error
     if not trace_file:
         raise ConfigurationFailed(
             "analyst.data has traces, and this server keeps none in a file.",

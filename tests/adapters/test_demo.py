@@ -143,12 +143,37 @@ async def test_a_sentence_calls_the_action_it_speaks_of(
         ("time", "`get_time` needs `city`: try “Get time in Paris”."),
         ('Roll "seven"', "`roll_dice` needs `sides`: try “Roll dice 2”."),
         ("Change the theme", "`setTheme` needs `mode`: try “Set theme dark”."),
+        ("Can I add a note?", '`add_note` needs `text`: try “Add note "water the plants"”.'),
     ],
 )
 async def test_an_argument_that_the_sentence_does_not_have_is_asked_for(sentence: str, words: str):
     events = await answer(said(sentence))
     assert calls_of(events) == []
     assert text_of(events).startswith(words)
+
+
+BOOK_ROOM = action("book_room", "Books a room of the club.", room={"type": "string"})
+WHO_AM_I = action("who_am_i", "Says who is signed in.")
+
+
+@in_one_test(
+    ("sentence", "tools"),
+    [
+        ('Book the room "Blue"', ["book_room"]),
+        ("Who am I?", ["who_am_i"]),
+        ("Who keeps the key of the room?", []),
+        ("What does the room cost in an hour?", []),
+        ("Find out which error the machine of the club shows", []),
+    ],
+)
+async def test_a_question_about_a_thing_calls_no_action_on_it(sentence: str, tools: list[str]):
+    passage = Passage(id="p", title="Club", text="Ann keeps the key of the room. It costs 9 euros.")
+    for passages in ((), (passage,)):
+        request = ChatRequest(
+            messages=[said(sentence)], actions=[BOOK_ROOM, WHO_AM_I], passages=passages
+        )
+        events = [event async for event in DemoAdapter(pace=0).stream(request)]
+        assert [name for name, _ in calls_of(events)] == tools
 
 
 async def test_actions_on_the_same_thing_are_told_apart_by_their_verbs():
@@ -497,6 +522,7 @@ def test_a_request_as_people_write_it_is_split_into_tasks(
         ("How many quays has St Brannoc?", False),
         ("How many seats are in the reading room?", False),
         ("How much does a ticket cost?", False),
+        ("How many passengers can the ferry carry?", False),
         ("What is the number of the office?", False),
         ("How many orders are there?", True),
         ("How many orders in March?", True),

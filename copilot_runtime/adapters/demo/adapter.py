@@ -170,6 +170,8 @@ _THOUGHT = (
 )
 _TITLE = "Write a title"
 _STATE_ACTIONS = "AGUISendState"
+_MOST_WORDS = 6
+"""Words of a sentence that asks for a story, a thought or an error, and for nothing else."""
 _MAX_TITLE = 40
 _MAX_TEXT = 4_000
 
@@ -238,13 +240,13 @@ def _chat(
     elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
         also = describe_missing(text, request.passages, is_name=False)
         yield Part("text", f"{other}{also}{quotes}\n\n{NOTE}")
-    elif "\n" not in text and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
+    elif len(words) <= _MOST_WORDS and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
         yield Part("text", f"{other}{lacks}These passages may answer that:\n\n{links}\n\n{NOTE}")
     elif tables:
         yield Part("text", f"{_NOT_A_MODEL} {refuse_question(text, tables)}")
-    elif matches := match_actions(text, actions):
+    elif matches := _find_calls(text, actions):
         yield from _call_matches(matches)
     elif "\n" not in text and words & _GREETINGS:
         yield Part("text", _introduce(words, actions, tables))
@@ -252,6 +254,15 @@ def _chat(
         yield Part("text", f"{_NOT_A_MODEL} {_NOTHING_FOUND} for that. {other}".strip())
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
+
+
+def _find_calls(text: str, actions: Sequence[Action]) -> Sequence[Match]:
+    """Return the calls that a text asks for; a question without an argument may be of others."""
+    matches = match_actions(text, actions)
+    is_question = bool(_QUESTION.match(text))
+    return [
+        it for it in matches if not is_question or not find_missing(it.action.parameters, it.clause)
+    ]
 
 
 def _read_tables(request: ChatRequest) -> Sequence[Table]:

@@ -30,6 +30,12 @@ _OPENING = re.compile(
     r"(?:(?:notes?|to-?dos?|tasks?|items?)\b(?: (?:to|that|about|for|saying)\b)?\s*)?",
     re.IGNORECASE,
 )
+_ASKING = re.compile(
+    r"\W*(?:how|what|when|where|which|who|why|is|are|was|were|does|do|did|has|have|can|could|may"
+    r"|should|will|would)\b(?!.*: )",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A question, which is no value of an argument."""
 _PLACES = {"city", "place", "location", "town", "country", "address", "destination"}
 _FORMATS = {
     "date": (r"\b\d{4}-\d\d-\d\d\b", "2030-01-31"),
@@ -123,8 +129,13 @@ class _Filler:
                 return None
         if value is not None or not required:
             return value
-        is_choice = bool(options[1:]) or _type(schema) in ("integer", "number")
-        if "default" not in schema and depth == 1 and (is_choice or example in _EXAMPLES):
+        is_made_up = (
+            bool(options[1:])
+            or _type(schema) in ("integer", "number")
+            or str(example) in _EXAMPLES
+            or (_type(schema) == "string" and bool(_ASKING.match(self._text)))
+        )
+        if "default" not in schema and depth == 1 and is_made_up:
             self.examples.append(name)
         return schema.get("default", example)
 
@@ -226,8 +237,8 @@ _VERBS = set(
 )
 _STOP_WORDS = set(
     split_words(
-        "by could from have into please some that them then this want what when where which will "
-        "with"
+        "a am an are at by could do does for from have how i in into is it me my of on please some "
+        "that the them then this to want what when where which who why will with"
     )
 )
 _SYNONYMS = {
@@ -258,16 +269,16 @@ class Match(NamedTuple):
 def match_actions(text: str, actions: Sequence[Action], *, by_name: bool = False) -> list[Match]:
     """Return the calls that a sentence asks for, at most one for each of its clauses.
 
-    With `by_name`, the words of a description alone are not enough.
+    With `by_name`, it has all words of the action's name that are no verbs, or a value that only
+    this action takes.
     """
-    threshold = _MIN_NAME_SCORE if by_name else _MIN_SCORE
     matches: list[Match] = []
     for clause in _split_clauses(text):
-        if action := _find_best(clause, actions, threshold):
+        if action := _find_best(clause, actions, by_name):
             matches.append(Match(action, clause))
         elif matches:  # "note the milk and the eggs": the second half belongs to the first
             matches[-1] = Match(matches[-1].action, f"{matches[-1].clause} and {clause}")
-    if not matches and (action := _find_best(text, actions, threshold)):
+    if not matches and (action := _find_best(text, actions, by_name)):
         return [Match(action, text)]
     return matches
 
@@ -282,6 +293,9 @@ def build_example(action: Action) -> str:
 
 _SAMPLES = {
     "day": "Sunday",
+    **dict.fromkeys(
+        ("content", "item", "message", "note", "task", "text", "title", "todo"), "water the plants"
+    ),
     **dict.fromkeys(("customer", "name", "owner", "person", "recipient", "user"), "Ann"),
 }
 
@@ -297,23 +311,29 @@ def _split_clauses(text: str) -> list[str]:
     return [clause.strip() for clause in clauses if clause.strip()]
 
 
-def _find_best(clause: str, actions: Sequence[Action], threshold: int) -> Action | None:
-    best = max(actions, key=lambda action: _score(clause, action), default=None)
-    return best if best and _score(clause, best) >= threshold else None
+def _find_best(clause: str, actions: Sequence[Action], by_name: bool) -> Action | None:
+    scores = {_score(clause, action, by_name): action for action in reversed(actions)}
+    best = max(scores, default=0)
+    return scores[best] if best >= (_MIN_NAME_SCORE if by_name else _MIN_SCORE) else None
 
 
-def _score(clause: str, action: Action) -> int:
+def _score(clause: str, action: Action, by_name: bool) -> int:
     """Weigh the words that a clause shares with the action: nouns most, then values and verbs."""
     words, name = _normalize(clause), _normalize(action.name)
-    nouns = name - _VERBS - _STOP_WORDS or name
+    nouns = name - _VERBS - _STOP_WORDS
+    if not nouns and name <= words:  # as in `who_am_i`
+        nouns = name
     purpose = action.description.partition("\n\n")[0]  # the rest says when and how
     description = {word for word in _normalize(purpose) - _VERBS if len(word) > 3}
-    values = get_properties(action.parameters).items()
+    properties = get_properties(action.parameters).items()
+    values = sum(_score_value(clause, each, schema) for each, schema in properties)
+    if by_name and not values and not (nouns and nouns <= words):
+        return 0
     return (
         3 * len(words & nouns)
         + len(words & name & _VERBS - nouns)
         + min(2, len(words & description - _STOP_WORDS))
-        + sum(_score_value(clause, each, schema) for each, schema in values)
+        + values
     )
 
 
@@ -344,4 +364,5 @@ def _example_phrase(name: str, schema: Schema) -> str:
         return ""
     if format := _FORMATS.get(str(schema.get("format"))):
         return format[1]
-    return f'"{_SAMPLES.get(name.lower(), "water the plants")}"'
+    words = " ".join(["some", *split_words(name)])
+    return f'"{_SAMPLES.get(name.lower(), words)}"'

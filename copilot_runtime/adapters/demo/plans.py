@@ -32,7 +32,7 @@ _COUNTS = {*split_words("average chart many most much number revenue share sum t
 _FACT = re.compile(
     r"\b(?i:how many|how much|number)\b"
     r"(?!.*\b(?:average|by|chart|each|every|per|revenue|rows|total)\b)"
-    r".*\b(?:(?:has|have|had|does|costs?)\b"
+    r".*\b(?:(?:has|have|had|does|can|could|costs?)\b"
     r"|(?:are|at|in|is|of|on|there) (?:an?|my|our|the|this|your)\b"
     rf"|(?:at|in|of|on) (?!{'|'.join(map(str.title, MONTHS))})[A-Z])",
 )

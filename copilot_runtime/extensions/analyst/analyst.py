@@ -209,7 +209,11 @@ class Analyst:
             self.progress.pop(progress.source)
 
     async def build_scope(self, caller: Caller, agent_name: str | None = None) -> Scope:
-        """Return the scope of a caller, from their identity and never from request content."""
+        """Return the scope of a caller, from their identity and never from request content.
+
+        It has the data sets that another process has written meanwhile.
+        """
+        await self.engine.follow()
         values = {} if self._row_values is None else await call(self._row_values, caller)
         return Scope(
             user=caller.user,

@@ -1,5 +1,6 @@
 """The settings of the analyst, and who else gets its tools."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -45,6 +46,24 @@ async def test_a_program_reads_the_rows_of_its_caller(tmp_path: Path) -> None:
     await analyst.aclose()
 
     assert '"total":30' in result
+
+
+async def test_processes_that_start_together_have_the_data_that_one_of_them_copies(
+    tmp_path: Path,
+) -> None:
+    analysts = [build_analyst(tmp_path) for _ in range(2)]
+    await asyncio.gather(*(one.open() for one in analysts))
+    first, second = analysts
+
+    async def list_names(analyst: Analyst) -> list[str]:
+        scope = await analyst.build_scope(Caller(user="ann"))
+        return [one.name for one in analyst.engine.list_datasets(scope)]
+
+    assert await list_names(second) == await list_names(first) == ["orders"]
+    saved = await first.engine.save("mine", "SELECT 1 AS n", owner="ann")
+    assert await list_names(second) == ["orders", saved.name]
+    for one in analysts:
+        await one.aclose()
 
 
 async def test_traces_are_for_operators_alone(tmp_path: Path) -> None:

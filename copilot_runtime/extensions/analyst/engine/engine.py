@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WAIT = 0.1
+"""Seconds between two looks for the list of data sets that another process writes."""
+
 
 class Engine:
     """DuckDB over copies of the sources. Not thread-safe: use it in one event loop.
@@ -114,6 +117,9 @@ class Engine:
             return
         async with self._changes:
             self._store.open()
+            while not self._store.take_lock() and self._store.is_empty:
+                # another process makes the first copies
+                await asyncio.sleep(WAIT)
             self._stamp, self._manifest = self._store.stamp(), self._store.read()
             self._store.clean(self._manifest.entries)
             try:
@@ -180,7 +186,7 @@ class Engine:
         `timeout` applies to each batch. A slow reader occupies no slot of queries, but one of
         streams, which it loses if it stops reading and others wait. Always close the iterator.
         """
-        await self._follow()
+        await self.follow()
         left = self.options.max_rows if limit is None else limit
         seconds = timeout or self.options.query_timeout
         job = RemoteQuery(self._require_workers, _read_sql(query), left)
@@ -201,7 +207,7 @@ class Engine:
 
     async def describe(self, name: str, scope: Scope) -> TableMetadata:
         """Return statistics of a data set, computed over the rows that a scope may read."""
-        await self._follow()
+        await self.follow()
         dataset = self._datasets.get(name)
         if dataset is None or dataset not in self.list_datasets(scope):
             raise QueryFailed(f"There is no data set {name!r}.", kind="table_not_found", name=name)
@@ -322,13 +328,14 @@ class Engine:
         on_start: Callable[[], None] | None,
         work: Callable[[RemoteQuery], T],
     ) -> T:
-        await self._follow()
+        await self.follow()
         job = RemoteQuery(self._require_workers, _read_sql(query), limit)
         return await self._executor.run(job, work, timeout or self.options.query_timeout, on_start)
 
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
         """Adopt the data sets written by another process."""
-        if not self._store.is_writer and self._store.stamp() != self._stamp:
+        is_reader = self._workers is not None and not self._store.is_writer
+        if is_reader and self._store.stamp() != self._stamp:
             async with self._changes:
                 await self._reload()
 

@@ -163,6 +163,7 @@ class Store:
 
     folder: Path
     _descriptor: int | None = field(default=None)
+    _is_readonly: bool = field(default=False)
 
     def open(self) -> None:
         """Create the folder, and take the lock unless another process holds it."""
@@ -182,6 +183,11 @@ class Store:
         return self._descriptor is not None
 
     @property
+    def is_empty(self) -> bool:
+        """`True` if there is no list of data sets yet, in a folder that can be written to."""
+        return not self._is_readonly and not self.stamp()
+
+    @property
     def is_lost(self) -> bool:
         """`True` if the writer's folder was deleted or moved while in use."""
         if self._descriptor is None:
@@ -199,7 +205,8 @@ class Store:
         try:
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
-            return False  # a read-only folder
+            self._is_readonly = True
+            return False
         try:
             if fcntl is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -117,7 +117,7 @@ class Engine:
             return
         async with self._changes:
             self._store.open()
-            while not self._store.take_lock() and self._store.is_empty:
+            while not self._store.take_lock() and self._store.is_empty:  # noqa: ASYNC110
                 # another process makes the first copies
                 await asyncio.sleep(WAIT)
             self._stamp, self._manifest = self._store.stamp(), self._store.read()

@@ -346,6 +346,14 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [("Ann", "+4915112345678"), ("Bob", "+4930123456")],
         "'phone' is a text: its values may be telephone numbers.",
     ),
+    "d;n\n01.02.2026;1\n02.03.2026;2\n": (
+        [(date(2026, 2, 1), 1), (date(2026, 3, 2), 2)],
+        "'d' has dates with points, and is read day-first.",
+    ),
+    "d;n\n01.31.2026;1\n02.03.2026;2\n": (
+        [(date(2026, 1, 31), 1), (date(2026, 2, 3), 2)],
+        "",
+    ),
     "part,cells,share\n1E5,1e5,1.0E-5\n2E10,2e+06,1E-3\n31,7,0.5\n": (
         [("1E5", 1e5, 1e-5), ("2E10", 2e6, 1e-3), ("31", 7.0, 0.5)],
         "'part' is a text: its values may be codes, of which 1E5 is not 100000.",

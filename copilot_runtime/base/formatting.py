@@ -1,6 +1,10 @@
 """Format numbers, durations and text for terminals and logs."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
+
+_MIDNIGHT = "T00:00:00"
 
 
 def format_duration(seconds: float) -> str:
@@ -47,6 +51,22 @@ def format_count(count: int, word: str) -> str:
 def format_size(count: int) -> str:
     """Return a number of bytes in a readable unit."""
     return f"{count / 1024 / 1024:.3g} MB" if count >= 1024 * 1024 else f"{count:,} bytes"
+
+
+def format_column(cells: Sequence[Any], width: int) -> Sequence[str]:
+    """Return the cells of a table's column, each cut to `width` characters.
+
+    Fractions have as many decimals, at most four, and days have no time.
+    """
+    fractions = [f"{cell:.4f}".rstrip("0") for cell in cells if isinstance(cell, float)]
+    decimals = max((len(text.partition(".")[2]) for text in fractions), default=0)
+    texts = [f"{it:,.{decimals}f}" if isinstance(it, float) else str(it) for it in cells]
+    days = [text.removesuffix(_MIDNIGHT) for text in texts]
+    if not any(it is not None and day == str(it) for it, day in zip(cells, days, strict=True)):
+        texts = days
+    texts = ["NULL" if it is None else text for it, text in zip(cells, texts, strict=True)]
+    texts = [*map(clean_text, texts)]
+    return [text if len(text) <= width else f"{text[: width - 1]}…" for text in texts]
 
 
 def clean_text(text: str) -> str:

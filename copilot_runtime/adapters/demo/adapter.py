@@ -170,8 +170,8 @@ _THOUGHT = (
 )
 _TITLE = "Write a title"
 _STATE_ACTIONS = "AGUISendState"
-_MOST_WORDS = 6
-"""Words of a sentence that asks for a story, a thought or an error, and for nothing else."""
+_SHORT = 6
+"""The most words of a sentence that asks for a story, a thought or an error alone."""
 _MAX_TITLE = 40
 _MAX_TEXT = 4_000
 
@@ -239,8 +239,9 @@ def _chat(
         yield from _call_matches(matches)
     elif text not in _ALWAYS and not lacks and (quotes := quote_passages(text, request.passages)):
         also = describe_missing(text, request.passages, is_name=False)
+        other = "" if re.search(r"\d", quotes) else other
         yield Part("text", f"{other}{also}{quotes}\n\n{NOTE}")
-    elif len(words) <= _MOST_WORDS and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
+    elif len(words) <= _SHORT and (parts := _apply_rules(words, bool(_QUESTION.match(text)))):
         yield from parts
     elif links := list_passages(text, request.passages):
         yield Part("text", f"{other}{lacks}These passages may answer that:\n\n{links}\n\n{NOTE}")

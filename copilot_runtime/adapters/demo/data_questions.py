@@ -13,6 +13,7 @@ from copilot_runtime.adapters.demo.question import (
     COUNTING,
     HIGHEST,
     LOWEST,
+    UNITS,
     Group,
     Question,
     group_by_time,
@@ -60,9 +61,9 @@ def refuse_question(text: str, tables: Sequence[Table]) -> str:
     )  # a word that another table has is not the reason
     words = ", ".join(f"“{word}”" for word in unknown[:5])
     chosen = [each for each in tables if not each.is_other]
+    reason = f"I do not understand {words} here." if words else "I miss the number that is meant."
     return (
-        f"I do not understand {f'{words} here' if words else 'that'}."
-        f"{_explain_words(unknown, table, chosen)} "
+        f"{reason}{_explain_words(unknown, table, chosen)} "
         "I can count, add up and average the columns of your data, by month or by group, with "
         "questions such as:\n\n"
         f"{suggest_questions(chosen)}"
@@ -75,8 +76,12 @@ def _explain_words(words: Sequence[str], table: Table, others: Sequence[Table]) 
     parts = [stems[at:] for at in range(len(stems))]
     own = [column for column in table.columns if any(map(column.match, parts))]
     for column in own:
-        if column.type == "VARCHAR":
+        if column.type == "VARCHAR" and (column.note or column.match(stems)):
             return f" '{column.name}' {column.note or 'is a text, which I cannot add up'}."
+    if table.time is None and {*stems} & {*UNITS}:
+        for column in table.columns:
+            if "its dates" in column.note:
+                return f" '{column.name}' {column.note}."
     for other in () if own else others:
         for column in other.columns:
             if any(column.match(part) > 1 for part in parts):
@@ -84,7 +89,8 @@ def _explain_words(words: Sequence[str], table: Table, others: Sequence[Table]) 
                     f" '{column.name}' is a column of {other.name}, which I cannot join with "
                     f"{table.name}; for a real model, set `OPENAI_API_KEY`."
                 )
-    return ""
+    names = [other.name for other in others if other.name != table.name and not other.has_values]
+    return f" Of {', '.join(names)} I know the columns, and not the values." if names else ""
 
 
 def suggest_questions(tables: Sequence[Table]) -> str:
@@ -220,6 +226,8 @@ def _measure(question: Question, groups: Sequence[Group]) -> _Measure | None:
     is_ranking = any(group.is_ranked for group in groups)
     if order and is_ranking and not (metric or flag or counted or rows):
         metric = guess_amount(question.table)  # "the best regions"
+    elif functions and question.values and not (metric or flag or counted or rows or is_count):
+        metric = question.find_only_number()  # "the total of Rent in Oslo"
     is_flagged = flag is not None
     if flag is not None and (metric is not None or is_count):
         conditions.append(quote_name(flag.name))

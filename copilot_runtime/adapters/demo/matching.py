@@ -129,13 +129,13 @@ class _Filler:
                 return None
         if value is not None or not required:
             return value
-        is_made_up = (
+        is_example = (
             bool(options[1:])
             or _type(schema) in ("integer", "number")
             or str(example) in _EXAMPLES
             or (_type(schema) == "string" and bool(_ASKING.match(self._text)))
         )
-        if "default" not in schema and depth == 1 and is_made_up:
+        if "default" not in schema and depth == 1 and is_example:
             self.examples.append(name)
         return schema.get("default", example)
 

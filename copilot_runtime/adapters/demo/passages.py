@@ -21,6 +21,13 @@ _COMMON = set(
     )
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_COUNT = re.compile(r"\bhow (?:many|much)\b", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"\d|\b(?:no|none|nothing|free|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven"
+    r"|twelve|\w+teen|\w+ty(?:-\w+)?|hundreds?|thousands?)\b",
+    re.IGNORECASE,
+)
+"""What a sentence has to have that says how many or how much."""
 _ENDING = re.compile(r"(?:ing|ies|ed|es|s|y)$")
 _START = re.compile(r"(?:^|[!?:\n]|\w{3}\.)\W*$")
 """Matches the text before the first word of a sentence."""
@@ -48,11 +55,14 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     pieces = [_stems(piece) for piece in split_request(question)]
     if max(map(len, pieces)) < 2:  # "I have a dog. May I bring it?"
         pieces = [_stems(question)]
-    quotes = chain.from_iterable(_quote_sentences(words, passages) for words in pieces)
+    needed = _NUMBER if len(pieces) == 1 and _COUNT.search(question) else _WORD
+    quotes = chain.from_iterable(_quote_sentences(words, passages, needed) for words in pieces)
     return "\n\n".join(dict.fromkeys(quotes))
 
 
-def _quote_sentences(words: set[str], passages: Sequence[Passage]) -> Sequence[str]:
+def _quote_sentences(
+    words: set[str], passages: Sequence[Passage], needed: re.Pattern[str]
+) -> Sequence[str]:
     found: list[tuple[float, int, str]] = []
     counts = Counter(word for one in passages for word in words & _list_stems(one))
     for number, passage in enumerate(passages, 1):
@@ -63,7 +73,7 @@ def _quote_sentences(words: set[str], passages: Sequence[Passage]) -> Sequence[s
             continue  # one word of several is no answer
         about = words & title
         is_subject = len(about) > len(words) / 2  # the title asks or says the same
-        for sentence in _list_sentences(passage):
+        for sentence in filter(needed.search, _list_sentences(passage)):
             shared = words & _stems(sentence)
             # a heading shares words as well, but says nothing
             worth = len(about) + 1 if is_subject else len(about) / 2

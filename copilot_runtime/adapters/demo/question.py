@@ -24,7 +24,7 @@ _PERIOD = re.compile(
     r"(?:-(\d\d)(?:-(\d\d))?)?\b(?!-)",
     re.IGNORECASE,
 )
-_UNITS = ("day", "week", "month", "quarter", "year")
+UNITS = ("day", "week", "month", "quarter", "year")
 _RATIOS = re.compile(r"(?:score|rate|latency|days|discount|price|share|value|percent|pct)$")
 _UNITS_SOLD = ("quantity", "units")
 _AMOUNTS = ("total", "amount", "revenue", "sales", "turnover", *_UNITS_SOLD)
@@ -177,7 +177,7 @@ class Question:
         groups: dict[int, Group] = {}
         mentions = {mention.places[0]: mention for mention in self._list_mentions()}
         for at, word in enumerate(self._stems):
-            unit = _EVERY.get(word, word if word in _UNITS else "")
+            unit = _EVERY.get(word, word if word in UNITS else "")
             before = "per" if word in _EVERY else self._find_opening(at, groups)
             is_ranked = bool(before) and before not in _EACH
             is_each = before in _PER
@@ -240,6 +240,11 @@ class Question:
             return None
         self._take_others({"unit"})
         return amount
+
+    def find_only_number(self) -> Column | None:
+        """Return the number of the table that can be added up, if it has only one."""
+        numbers = [one for one in self.table.columns if one.is_number and one != self.table.key]
+        return numbers[0] if len(numbers) == 1 and not is_ratio(numbers[0]) else None
 
     def take_flag(self) -> Column | None:
         """Return the column of yes and no that is named."""

@@ -209,11 +209,8 @@ class Analyst:
             self.progress.pop(progress.source)
 
     async def build_scope(self, caller: Caller, agent_name: str | None = None) -> Scope:
-        """Return the scope of a caller, from their identity and never from request content.
-
-        It has the data sets that another process has written meanwhile.
-        """
-        await self.engine.follow()
+        """Return the scope of a caller, from their identity and never from request content."""
+        await self.engine.follow()  # another process may have written data sets
         values = {} if self._row_values is None else await call(self._row_values, caller)
         return Scope(
             user=caller.user,
@@ -373,8 +370,7 @@ class Analyst:
     async def list_agent_names(self, scope: Scope) -> Sequence[str] | None:
         """Return the agents whose rows a caller may see; `None` if no table has such rows."""
         await self.open()
-        every = replace(scope, agent_name=None)
-        rules = self.build_rules(every)
+        rules = self.build_rules(every := replace(scope, agent_name=None))
         tables = [name for name, rule in rules.tables.items() if rule.has_column("source_name")]
         if not tables:
             return None

@@ -38,6 +38,14 @@ def test_an_answer_as_json_has_its_table_and_its_sql(run: Run) -> None:
     assert "SUM(total)" in json.dumps(answer)
 
 
+def test_a_column_of_a_table_has_as_many_decimals_and_days_without_a_time(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "days.csv").write_text("day,total\n2026-01-05,1020.5\n2026-02-02,3.25\n")
+    text = run("ask", "total by month", "--data", "days.csv").stdout
+    assert "  2026-01-01  1,020.50\n  2026-02-01  3.25\n" in text
+
+
 def test_a_refusal_is_no_success_and_has_its_suggestions_once(run: Run) -> None:
     result = run("ask", "Tell me a joke", "--data", "sales.csv")
     assert "· Replied without data." in result.stderr and "✓" not in result.stderr

@@ -160,6 +160,7 @@ OF_UNITS: Sequence[tuple[str, Sequence[Row] | None]] = [
     ("Which region sells most?", [("North", 17), ("South", 14)]),
     ("Sum units by month", [("2026-01-01", 15), ("2026-02-01", 46)]),
     ("What are the total units?", [(61,)]),
+    ("What is the total of the North?", [(17,)]),
     ("How many rows are there?", [(5,)]),
     ("What is the highest units?", [(30,)]),
 ]
@@ -346,7 +347,9 @@ async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_ri
     async with client:
         _, refusal = await ask(client, "Sum units by customer")
         _, text = await ask(client, "Sum revenue by region")
+        _, other = await ask(client, "Summe von Revenue und Region")
     assert "I do not understand “customer” here." in refusal
+    assert "is a text, which" not in other
     assert "'Revenue (EUR)' is a text: 1 of its 6 values are not of the type DOUBLE." in text
 
 
@@ -354,15 +357,19 @@ async def test_a_question_about_two_tables_that_are_not_joined_is_refused_by_the
     tmp_path: Path,
 ) -> None:
     (tmp_path / "products.csv").write_text("id,category\n1,Tents\n2,Shoes\n", encoding="utf-8")
-    (tmp_path / "orders.csv").write_text("order_id,product_id,quantity\n1,1,3\n2,2,4\n")
+    (tmp_path / "orders.csv").write_text(
+        "order_id,product_id,quantity,day\n1,1,3,01/02/2026\n2,2,4,02/03/2026\n"
+    )
 
     async with serve(f"{tmp_path}/*.csv", "", tmp_path / "store") as client:
         _, refusal = await ask(client, "total quantity by category")
+        _, of_months = await ask(client, "total quantity by month")
 
     assert (
         "I do not understand “category” here. 'category' is a column of products, which I cannot "
         "join with orders; for a real model, set `OPENAI_API_KEY`. I can count" in refusal
     )
+    assert "“month” here. 'day' is a text: its dates may begin with the day or" in of_months
 
 
 @pytest.mark.stalls(reason="The test asks DuckDB for the right answers.")

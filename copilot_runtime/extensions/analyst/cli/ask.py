@@ -20,7 +20,7 @@ from copilot_runtime.api.events import Event, Interrupt, TextMessageContent, Tex
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, TextMessage, new_id
 from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, CopilotError
-from copilot_runtime.base.formatting import clean_text
+from copilot_runtime.base.formatting import clean_text, format_column
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
@@ -133,7 +133,8 @@ def draw_table(table: JsonObject) -> str:
     """Render a table as text columns, with a last line that counts the rows left out."""
     names = [clean_text(get_text(one, "name")) for one in as_objects(table.get("columns"))]
     rows = [as_list(row) for row in as_list(table.get("rows"))]
-    preview = [[_format_cell(cell) for cell in row] for row in rows[:_ROWS]]
+    columns = [format_column(cells, _CELL) for cells in zip(*rows[:_ROWS], strict=True)]
+    preview = [*zip(*columns, strict=True)]
     lines = [format_table([names, ["-" * len(name) for name in names], *preview])]
     total = table.get("total_rows")
     if len(rows) > _ROWS or table.get("is_truncated"):
@@ -175,15 +176,6 @@ def list_csv_rows(answer: Answer) -> Sequence[Sequence[Any]]:
         return []
     head = [get_text(one, "name") for one in as_objects(table.get("columns"))]
     return [head, *(as_list(row) for row in as_list(table.get("rows")))]
-
-
-def _format_cell(cell: Any) -> str:
-    if cell is None:
-        return "NULL"
-    if isinstance(cell, float):
-        return f"{cell:,.4f}".rstrip("0").rstrip(".")
-    text = clean_text(str(cell))
-    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
 _BLOCK = 4096

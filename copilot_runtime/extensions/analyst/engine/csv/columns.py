@@ -289,8 +289,7 @@ class ColumnTypes:
     ) -> TypedColumn:
         """Return a column in the first of its forms, or as texts."""
         orders = {one.order for one in forms if one.order}
-        has_points = all("[.]" in one.texts for one in forms)  # where they are written so
-        if len(orders) > 1 and has_points and self._dates is None:
+        if len(orders) > 1 and not self._dates and all("[.]" in one.texts for one in forms):
             forms = [one for one in forms if one.order == "day-first"]
             doubt = "has dates with points, and is read day-first"
         elif len(orders) > 1 or "year-first" in orders:

@@ -259,13 +259,22 @@ def is_power(element: "Element") -> bool:
     return (element.text or "").strip().lstrip("-\u2212").isdecimal()
 
 
+def expand_hidden_elements(root: "Element", hidden: "Collection[Element]") -> "frozenset[Element]":
+    """Return the `hidden` elements and all in them, but `meta` and `link`: none shows a text."""
+    found: set[Element] = set()
+    for it in root.iter() if hidden else ():
+        if it in hidden or it.getparent() in found:
+            found.add(it)
+    return frozenset(it for it in found if it.tag not in ("meta", "link"))
+
+
 def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     """Return the elements whose own attributes hide them; style sheets are not read."""
     if root is None:
         return frozenset()
     background = "" if next(root.iter("style", "link"), None) is not None else "white"
     values = (it for find in _HIDING for it in cast("list[Any]", find(root)))
-    found = {*root.iter("dialog", "font"), *(it.getparent() for it in values)}
+    found = {*root.iter("dialog", "font", "template"), *(it.getparent() for it in values)}
     backgrounds: dict[Element, str] = {}
     return frozenset(it for it in found if _is_hidden(it, background, backgrounds))
 
@@ -310,7 +319,7 @@ def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, 
         return True
     if (value := get("aria-hidden")) and value.strip().lower() == "true":
         return True
-    if element.tag == "dialog" and get("open") is None:
+    if element.tag == "template" or (element.tag == "dialog" and get("open") is None):
         return True
     style = _read_style(element)
     if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):

@@ -73,11 +73,27 @@ def test_a_doubt_about_a_page_is_a_warning(page: str, warning: str) -> None:
     assert ([chunk.text for chunk in document.chunks], document.warnings) == (["x\ny"], [warning])
 
 
-def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
-    page = b"""<p itemscope itemtype="https://schema.org/Thing" itemid="#x"><b itemprop="name">
-        5<i style="display:none">7</i>.58</b><i hidden itemprop="identifier">A-1</i>"""
-    (triples,) = read_page(page, "https://e/").items.values()
-    assert {str(triple.object) for triple in triples[1:]} == {'"5.58"', '"A-1"'}
+@in_one_test(
+    ("inside", "values"),
+    [
+        ("<b itemprop=p> 5<i style='display:none'>7</i>.58</b>", ['"5.58"']),
+        ("<i hidden itemprop=p>no</i><b itemprop=p>x</b>", ['"x"']),
+        ("<p hidden><a itemprop=p href=no>no</a><meta itemprop=p content=x></p>", ['"x"']),
+        ("<p hidden itemprop=p itemscope itemtype=https://schema.org/No></p>", []),
+        ("<template><p itemscope itemtype=https://schema.org/No itemid=#no></template>", []),
+        ("<i hidden property=p>no</i><b property=p>x</b>", ['"x"']),
+        (
+            "<p aria-hidden=true><a property=p href=no>no</a><meta property=p content=x></p>",
+            ['"x"'],
+        ),
+        ("<div hidden><p typeof=No resource=#no><meta property=p content=no></div>", []),
+    ],
+)
+def test_a_hidden_annotation_is_left_out(inside: str, values: list[str]) -> None:
+    page = f"""<div itemscope itemtype="https://schema.org/Thing"
+        itemid="#x" vocab="https://schema.org/" resource="#x" typeof="Thing">{inside}</div>"""
+    (triples,) = read_page(page.encode(), "https://e/").items.values()
+    assert [str(triple.object) for triple in triples[1:]] == values
 
 
 @in_one_test(

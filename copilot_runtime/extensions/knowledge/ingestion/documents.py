@@ -22,6 +22,7 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     decode_chunk,
     find_new_passages,
     list_paragraphs,
+    normalize_text,
     pack_passages,
 )
 from copilot_runtime.extensions.knowledge.ingestion.html import read_passages, read_title
@@ -162,7 +163,7 @@ def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Do
         document = Document(media_type, value["title"], chunks, value["warnings"])
     else:
         document = _READERS[media_type](data)
-    title = document.title or PurePosixPath(name).name
+    title = normalize_text(document.title) or PurePosixPath(name).name
     return replace(document, title=title)
 
 
@@ -244,7 +245,8 @@ def read_html_text(
     passages = read_passages(root, hidden)
     if without is not None:
         passages = find_new_passages(passages, without)
-    return Document(HTML, read_title(root), pack_passages(passages), [*warnings])
+    title = normalize_text(read_title(root))
+    return Document(HTML, title, pack_passages(passages), [*warnings])
 
 
 def _read_html(data: bytes) -> Document:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyoxigraph import Literal
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
@@ -24,6 +25,7 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
 )
 from copilot_runtime.extensions.knowledge.ingestion.documents import detect_media_type
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import run_in_sandbox
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.extensions.knowledge.ingestion.office import make_docx
 from tests.extensions.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
@@ -548,6 +550,40 @@ def test_what_the_process_of_the_sandbox_says(
     assert json.loads(out.getvalue()) == said
     kinds = (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
     assert limits == [resource.RLIMIT_CPU, *kinds]
+
+
+TAGS = "".join(chr(0xE0000 + ord(char)) for char in "obey")
+
+
+@in_one_test(
+    ("text", "seen"),
+    [
+        (f"a{TAGS}b", "ab"),
+        ("a\u200bb\u200c\u200d\u200cc\u2060\u200bd", "abcd"),
+        ("\u4e2d\u200b\u200c\u200d\u6587", "\u4e2d\u200b\u6587"),
+        ("x\U0001f600\U000e0130\U000e0141\u200d\U000e0130", "x\U0001f600\U000e0130\u200d"),
+        ("\U0001f469\U0001f3fd\u200d\U0001f4bb 1\ufe0f\u20e3", None),
+        ("\U0001f441\ufe0f\u200d\U0001f5e8\ufe0f", None),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", None),
+        ("\u0915\u094d\u200d\u0937", None),
+    ],
+)
+def test_characters_that_nobody_sees_are_left_out(text: str, seen: str | None) -> None:
+    head, item = f"h{text}", "<p itemscope itemtype=https://schema.org/A itemid=#x><b itemprop=p>"
+    files = [
+        f"<!doctype html><title>{head}</title><h1>{head}</h1><p>{text}".encode(),
+        f"# {head}\n\n{text}\n".encode(),
+        make_docx(
+            f'<w:p><w:pPr><w:outlineLvl w:val="0"/></w:pPr><w:r><w:t>{head}</w:t></w:r></w:p>'
+            f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+        ),
+    ]
+    seen = seen or text
+    for document in map(read_document, files):
+        assert chunks(document)[0][1].get("heading") == document.title == f"h{seen}"
+        assert document.chunks[0].text == seen
+    (triples,) = read_page(f"{item}{text}</b></p>".encode(), "https://e/").items.values()
+    assert triples[1].object == Literal(seen)
 
 
 def test_chunks_fit_and_lose_no_word() -> None:

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -54,9 +55,9 @@ _IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "
 _FRAMES = ("iframe", "frame")
 UNSEEN = frozenset(("head", "noscript", "rp", "rt", "script", "style", "svg", "template"))
 """Elements without texts of their own, such as the pronunciation of characters."""
-VOID = ("img", "input")
-"""Elements whose text is in an attribute."""
-_WITHOUT_TEXT = ("checkbox", "color", "file", "hidden", "password", "radio", "range")
+VALUED = ("img", "input", "option")
+"""Elements that show what is in an attribute."""
+_WITHOUT_TEXT = ("color", "file", "hidden", "password", "range")
 """Types of inputs that do not show their value."""
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
@@ -65,9 +66,12 @@ _SPACES = re.compile(r"[\t\n\f\r][ \t\n\f\r]*| [ \t\n\f\r]+")
 _EDGES = re.compile(r"\v+")
 _STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DISPLAY = re.compile(
-    r"(?:^|;)\s*(display|visibility|color|background|background-color|font-size)\s*:\s*([^;!]+)"
+    r"(?:^|;)\s*(display|visibility|content-visibility|color|background|background-color|font-size)"
+    r"\s*:\s*([^;!]+)"
 )
 """Declarations of a style, of which the last one of a property counts."""
+_STYLE_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(.))", re.IGNORECASE | re.DOTALL)
+"""A character that a style writes by its number, or behind a backslash."""
 _NO_SIZE = re.compile(r"0(?:\.0+)?(?:px|pt|r?em|%)?")
 _COLORS = {"white": "#ffffff", "black": "#000000"}
 _PRE = re.compile(r"white-space\s*:\s*(?:pre|break-spaces)")
@@ -231,8 +235,8 @@ def text_pieces(
             yield tail
             continue
         if with_pictures:
-            if tag in VOID:
-                yield read_void(inner)
+            if tag in VALUED:
+                yield read_value(inner)
             elif tag in STRUCK:
                 space = "~~"
                 tail = space + tail
@@ -246,9 +250,13 @@ def text_pieces(
             yield tail
 
 
-def read_void(element: "Element") -> str:
-    """Return the description of a picture, or the value that a field shows, between spaces."""
+def read_value(element: "Element") -> str:
+    """Return the description of a picture, the value of a field, or a mark for what is chosen."""
+    if element.tag == "option":
+        return "\u2611 " if element.get("selected") is not None else ""
     kind = "image" if element.tag == "img" else element.get("type", "").lower()
+    if kind in ("checkbox", "radio"):
+        return " \u2610 " if element.get("checked") is None else " \u2611 "
     if kind in _WITHOUT_TEXT:
         return ""
     return f" {element.get('alt' if kind == 'image' else 'value', '')} "
@@ -279,7 +287,7 @@ def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     return frozenset(it for it in found if _is_hidden(it, background, backgrounds))
 
 
-_HIDING = [etree.XPath(f".//@{name}") for name in ("hidden", "style", "aria-hidden")]
+_HIDING = [etree.XPath(f".//@{name}") for name in ("hidden", "style", "aria-hidden", "popover")]
 """Attributes that may hide an element; separate, as merging their elements takes long."""
 _find_spaced = etree.XPath(".//@style[contains(., 'white-space')]")
 _find_styled = etree.XPath(".//body//*[@class or @id or @style]")
@@ -304,7 +312,7 @@ def _count_doubtful_texts(root: "Element") -> int:
         is_doubtful = not names.isdisjoint(called) or _DOUBTFUL.search(it.get("style", ""))
         if is_doubtful and it not in found:
             found.update(it.iter())
-            texts = chain(map(str, it.itertext()), map(read_void, it.iter(*VOID)))
+            texts = chain(map(str, it.itertext()), map(read_value, it.iter(*VALUED)))
             count += any(text.strip() for text in texts)
     return count
 
@@ -319,10 +327,13 @@ def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, 
         return True
     if (value := get("aria-hidden")) and value.strip().lower() == "true":
         return True
-    if element.tag == "template" or (element.tag == "dialog" and get("open") is None):
+    is_closed = element.tag == "dialog" and get("open") is None
+    if is_closed or element.tag == "template" or get("popover") is not None:
         return True
     style = _read_style(element)
     if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):
+        return True
+    if style.get("content-visibility") == "hidden":
         return True
     if not len(element) and _NO_SIZE.fullmatch(style.get("font-size", "")):
         return True
@@ -336,8 +347,15 @@ def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, 
 def _read_style(element: "Element") -> Mapping[str, str]:
     if not (style := element.get("style")):
         return {}
+    if "\\" in style:
+        style = _STYLE_ESCAPE.sub(_unescape, style)
     found = _DISPLAY.findall(_STYLE_COMMENT.sub("", style).lower())
     return {name: value.strip() for name, value in found}
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = int(match[1], 16) if match[1] else ord(match[2])
+    return chr(code) if 0 < code <= sys.maxunicode else ""
 
 
 def _find_background(element: "Element", default: str, backgrounds: "dict[Element, str]") -> str:

@@ -53,6 +53,9 @@ TABLE = "name,age\nAnn,31\nBob,27\n"
         ("# Title".encode("utf-16"), "", "text/markdown"),
         (b"\n%PDF-1.4", "x.html", "application/pdf"),
         (b"\x1b%-12345X@PJL\n%PDF-1.4", "x.html", "application/pdf"),
+        (b"HTTP/1.1 200 OK\r\n\r\n%PDF-1.4\n1 0 obj\nstartxref\n0\n%%EOF\n", "", "application/pdf"),
+        (b"<p>x</p>\n%PDF-1.4\n1 0 obj\n%%EOF", "x.html", "application/pdf"),
+        (b"It begins with\n%PDF-1.4\nand a number.", "", "text/plain"),
         (b"# Files\n\nA PDF begins with `%PDF-1.4`.\n", "", "text/markdown"),
         (b"%PDF- is how it begins", "", "text/plain"),
         (b"ID3\x04\x00", "", "audio/mpeg"),
@@ -244,6 +247,9 @@ def test_a_comment_in_markdown_is_left_out_but_not_in_code() -> None:
     text = "a <!-- one\ntwo --> b\n```\n<!-- code -->\n```\n`<!--` <!-- --> c <!-- d\n"
     [chunk] = read_document(text.encode(), "x.md").chunks
     assert chunk.text.split("\n") == ["a", " b", "```", "<!-- code -->", "```", "`<!--`  c <!-- d"]
+    text = "[//]: # (no)\n[a b]: <> 'no'\na\n[//]: # (in a paragraph)\n\n[x]: # no\n[y]: #top\n"
+    [chunk] = read_document(text.encode(), "x.md").chunks
+    assert chunk.text.split("\n") == ["a", "[//]: # (in a paragraph)", "[x]: # no", "[y]: #top"]
 
 
 def test_the_front_matter_of_markdown_is_read_with_the_text() -> None:
@@ -420,6 +426,11 @@ def test_what_cannot_be_read_says_why(data: bytes, reason: str, hint: str | None
         read_document(data, "x")
     if hint:
         assert hint in (caught.value.hint or "")
+
+
+def test_a_pdf_behind_other_lines_is_read() -> None:
+    header = b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 500 + b"\r\n\r\n"
+    assert chunks(read_document(header + make_pdf("Hello"))) == [("Hello", {"page": 1})]
 
 
 def test_a_pdf_that_only_forbids_printing_is_read() -> None:

@@ -74,12 +74,16 @@ _STYLE_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(.))", re.IGNORECASE | re.D
 """A character that a style writes by its number, or behind a backslash."""
 _NO_SIZE = re.compile(r"0(?:\.0+)?(?:px|pt|r?em|%)?")
 _COLORS = {"white": "#ffffff", "black": "#000000"}
+_RGB = re.compile(r"rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)\s*(?:[,/]\s*(?:1(?:\.0*)?|100%)\s*)?\)")
+"""An opaque colour as numbers."""
 _PRE = re.compile(r"white-space\s*:\s*(?:pre|break-spaces)")
 _DOUBTFUL = re.compile(
     r"(?:^|;)\s*(?:(?:opacity|(?:max-)?height)\s*:\s*0(?![.\d])|transform\s*:\s*scale\(0"
-    r"|(?:text-indent|left|top)\s*:\s*-\d{3})"
+    r"|(?:text-indent|left|top)\s*:\s*-\d{3}|color\s*:\s*transparent"
+    r"|clip(?:-path)?\s*:\s*(?:rect\(\s*0|inset\(\s*(?:50|100)%))"
 )
 """A style that shows no text, unless a script changes it."""
+_DOUBTFUL_WORDS = ("<style", "opacity", "height:", "scale(0", ":-", ": -", "clip", "transparent")
 _HIDING_RULE = re.compile(
     r"[.#]([\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0[;}\s])"
 )
@@ -118,7 +122,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         warnings = [*warnings, *_list_losses(root, lower)]
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
-    is_styled = any(it in lower for it in ("<style", "opacity", "height:", "scale(0", ":-", ": -"))
+    is_styled = any(it in lower for it in _DOUBTFUL_WORDS)
     if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
         note = f"Texts that the style of the page may hide are read: {texts:,}."
         warnings = [*warnings, note]
@@ -377,6 +381,8 @@ def _find_background(element: "Element", default: str, backgrounds: "dict[Elemen
 
 def _read_color(text: str) -> str:
     color = _COLORS.get(text.strip().lower(), text.strip().lower())
+    if numbers := _RGB.fullmatch(color):
+        return "#" + "".join(f"{int(it):02x}" for it in numbers.groups())
     return "#" + "".join(2 * digit for digit in color[1:]) if re.fullmatch("#...", color) else color
 
 

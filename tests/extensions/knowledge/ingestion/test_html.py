@@ -32,6 +32,8 @@ def read(body: str) -> str:
         ("<table><tr><td>a<td hidden>no<td>b</table>", "a | b"),
         ("<pre>a<b hidden>no</b>\n b</pre>", "a\n b"),
         ("<p style='color:#FFF'>no</p><font color=white>no</font>x", "x"),
+        ("<p style='color:rgb(255, 255,255)'>no</p><p style='color:rgba(255 255 255 / 1)'>no", ""),
+        ("<p style='color:rgb(0,0,0)'>x</p>", "x"),
         ("<style>p{}</style><p style='color:white'>x</p>", "x"),
         ("<div style='background: #000'><i style='color:black'>no</i><b class=y>x</b></div>", "x"),
         ("<p style='font-size:0px'>no</p><p style='font-size:0'><b>x</b></p>", "x"),
@@ -51,6 +53,10 @@ def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
         ),
         (
             "<p style='text-indent: -9999px'>x</p><p style=height:0;overflow:hidden>y</p>",
+            "Texts that the style of the page may hide are read: 2.",
+        ),
+        (
+            "<p style='clip-path:inset(100%)'>x</p><p style='color: transparent'>y</p>",
             "Texts that the style of the page may hide are read: 2.",
         ),
         (

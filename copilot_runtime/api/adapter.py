@@ -139,6 +139,8 @@ class MessageWindow(Protocol):
 class Embedder(ABC):
     """An embedding model."""
 
+    version: str = ""
+    """Version of its code; vectors of another one are made again. For models on this machine."""
     max_tokens: int = 0
     """Maximum input tokens; longer texts are truncated. 0 if unknown."""
     tokens: int = 0

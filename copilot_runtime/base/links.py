@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 LEADS_OUT = "leads out of the folder"
+LEADS_NOWHERE = "leads nowhere"
 IS_ALIAS = "is another name of a file in the folder"
 """The reasons for skipping a symbolic link."""
 

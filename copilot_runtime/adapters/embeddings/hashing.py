@@ -7,9 +7,11 @@ terms and typing errors. It knows no meaning: "car" and "automobile" are unrelat
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import log, sqrt
+from unicodedata import normalize
 from zlib import crc32
 
 import numpy as np
@@ -44,23 +46,30 @@ _LETTERS_WEIGHT = 0.6
 _FREQUENT_WEIGHT = 0.05
 _FEWEST = 16
 _LONG_WORD = 6
-_SPACELESS = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff\U00020000-\U0003ffff]"
-)
-"""Scripts that write words without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+_CJK = "\u3040-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff"
+"""Chinese, Japanese and Korean, whose words are nearly always two characters or more."""
+_RUN = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
+_PAIRS = re.compile(f"[{_CJK}]")
+_SPACELESS = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff{_CJK}]")
+"""Scripts that join words: Thai, Lao, Burmese, Khmer, and those of `_CJK`."""
+_JAMO = re.compile("[\u1100-\u11ff]")
+"""The letters of a Korean syllable, into which folding takes it apart."""
 _SIGN = 1 << 31
 
 
 class HashingEmbedder(Embedder):
     """Counts words and trigrams, each in the dimension that its hash selects (feature hashing).
 
-    A word counts by the logarithm of its frequency. Words that share a dimension have random signs,
+    A word counts by the logarithm of its frequency. In Chinese, Japanese and Korean, each two
+    neighboring characters count as a word. Words that share a dimension have random signs,
     so that collisions cancel out on average. Vectors are deterministic across processes and
     machines.
 
     Args:
         dimensions: The length of a vector.
     """
+
+    version = "2"
 
     def __init__(self, dimensions: int | str = 512) -> None:
         try:
@@ -94,11 +103,11 @@ class HashingEmbedder(Embedder):
 
         They are counted, or weighed by their lengths: longer words tell more, in any language.
         """
-        words = {*_WORD.findall(fold_text(query))}
+        words = {*_find_words(query)}
         words = words - _UNSPECIFIC or words
         if "@" not in query:
             text = _ADDRESS.sub(" ", text)  # a greeting does not ask for hello@example.org
-        others = {*_WORD.findall(fold_text(text))}
+        others = {*_find_words(text)}
         found = {
             word
             for word in words
@@ -111,13 +120,33 @@ def hash_texts(texts: Sequence[str], dimensions: int) -> NDArray[np.float32]:
     """Return the hashed words of texts as rows: unit vectors, or zeros for texts without words."""
     vectors = np.zeros((len(texts), dimensions), np.float32)
     for vector, text in zip(vectors, texts, strict=True):
-        for word, count in Counter(_WORD.findall(fold_text(text))).items():
+        words: Iterable[str] = _find_words(text)
+        if not text.isascii() and _PAIRS.search("".join(words)):
+            words = chain.from_iterable(map(_split_runs, words))
+        for word, count in Counter(words).items():
             places, values = _hash_word(word, dimensions)
             np.add.at(vector, places, values * np.float32(1 + log(count)))
         length = np.linalg.norm(vector)
         if length > 0:
             vector /= length
     return vectors
+
+
+def _find_words(text: str) -> list[str]:
+    """Return the runs of letters and digits in a text, in lower case and without diacritics."""
+    text = fold_text(text)
+    if not text.isascii() and _JAMO.search(text):
+        text = normalize("NFC", text)
+    return _WORD.findall(text)
+
+
+def _split_runs(word: str) -> Iterator[str]:
+    """Yield a word, or the parts of it in different scripts; pairs of characters of `_CJK`."""
+    for run in _RUN.findall(word):
+        if len(run) > 2 and _PAIRS.match(run):
+            yield from _split_word(run, 2)
+        else:
+            yield run
 
 
 @lru_cache(maxsize=65_536)
@@ -127,6 +156,8 @@ def _hash_word(word: str, dimensions: int) -> tuple[NDArray[np.intp], NDArray[np
     weight = _LETTERS_WEIGHT / sqrt(len(groups))
     if word in _FREQUENT:
         return _weigh_terms([word], [_FREQUENT_WEIGHT], dimensions)
+    if _PAIRS.match(word):
+        return _weigh_terms([f" {word}"], [1.0], dimensions)
     # the space keeps a word apart from a group of the same letters
     return _weigh_terms([f" {word}", *groups], [1.0, *[weight] * len(groups)], dimensions)
 

@@ -63,6 +63,7 @@ class MiniLMEmbedder(Embedder):
         ConfigurationFailed: The files are not there, or are not those of the model.
     """
 
+    version = HashingEmbedder.version
     least_score = 0.18
     max_tokens = 4 * _MOST_TOKENS  # the tokenizer cuts at the right place; this spares it the rest
 

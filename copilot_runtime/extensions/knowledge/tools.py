@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Answer = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
 
 NOTHING = "No results found."
+_READING = "Documents are being read at the moment: there may be results later."
 
 _MOST_RESULTS = 20
 _MOST_QUERIES = 10
@@ -90,7 +91,7 @@ class _Tools:
             )
             if span.keeps_content:
                 span.set_content(render_retrieval("\n".join(texts), found))
-        return _list_passages(found)
+        return _list_results(found) if found else self._describe_nothing()
 
     async def query_by_pattern(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         """Return the triples that match a pattern, and the resources that contain them."""
@@ -146,7 +147,7 @@ class _Tools:
             span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(found)})
             if span.keeps_content:
                 span.set_content(render_recall("\n".join(texts), found))
-        return _list_passages(found)
+        return _list_results(found) if found else NOTHING
 
     async def remember(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         """Store a memory of the person who asks."""
@@ -157,8 +158,10 @@ class _Tools:
         return "Remembered."
 
     def _describe_nothing(self, *terms: str) -> str:
-        """Return a message that nothing was found, naming an unknown prefix if there is one."""
-        return f"{NOTHING} {self._knowledge.graph.prefixes.describe_unknown(*terms)}".strip()
+        """Return a message that nothing was found, and why that may be so."""
+        unknown = self._knowledge.graph.prefixes.describe_unknown(*terms)
+        is_reading = self._knowledge.status().state == "updating"
+        return " ".join(filter(None, (NOTHING, unknown, _READING if is_reading else "")))
 
 
 async def read_texts(
@@ -186,10 +189,6 @@ def _read_texts(arguments: Mapping[str, Any], name: str) -> list[str]:
     if not texts or len(texts) > _MOST_QUERIES:
         raise Misuse(f"{name}: write 1 to {_MOST_QUERIES} texts that are not empty.")
     return texts
-
-
-def _list_passages(passages: Sequence[Passage]) -> Any:
-    return _list_results(passages) if passages else NOTHING
 
 
 def _list_results(passages: Sequence[Passage]) -> dict[str, Any]:

@@ -189,9 +189,12 @@ class Updater:
         await self._knowledge.uploads.resume()
         await self.update(None, None)
         seconds = monotonic() - started
-        for problem in await call(self._knowledge.policy.find_warnings):
+        policy = self._knowledge.policy
+        uris = () if policy is OWNERS_ONLY else [*await self._knowledge.resources.versions()]
+        problems = await call(policy.find_warnings)
+        for problem in (*problems, *await call(policy.find_idle_rules, uris)):
             logger.warning("%s", problem.describe("The policy"))
-        if self._knowledge.policy is not OWNERS_ONLY and (hidden := await self._count_orphans()):
+        if uris and (hidden := sum(map(is_merged, uris))):
             logger.warning(
                 "Things from before the policy are hidden: %d. Ingest their files again.", hidden
             )
@@ -207,9 +210,6 @@ class Updater:
                 seconds,
                 self._knowledge.embedder.model,
             )
-
-    async def _count_orphans(self) -> int:
-        return sum(map(is_merged, await self._knowledge.resources.versions()))
 
     @property
     def _is_watched(self) -> bool:

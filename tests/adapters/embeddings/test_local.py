@@ -49,6 +49,34 @@ async def test_hashing_finds_words_and_their_parts(question: str, answer: int):
     assert await find(HashingEmbedder(), question) == TEXTS[answer]
 
 
+@in_one_test(
+    ("question", "text", "other"),
+    [
+        (
+            "\u5e74\u5047\u51e0\u5929",
+            "\u672a\u4f7f\u7528\u7684\u5e74\u5047\u53ef\u4ee5\u987a\u5ef6\u81f3\u6b21\u5e74",
+            "\u516c\u53f8\u7684\u62a5\u9500\u6d41\u7a0b",
+        ),
+        (
+            "\u6709\u7d66\u4f11\u6687\u306f\u4f55\u65e5",
+            "\u5f93\u696d\u54e1\u306f\u6709\u7d66\u4f11\u6687\u3092\u53d6\u5f97\u3059\u308b",
+            "\u30aa\u30d5\u30a3\u30b9\u306f\u6771\u4eac\u90fd\u306b\u3042\u308b",
+        ),
+        (
+            "\ud734\uac00\ub294 \uba70\uce60",
+            "\uc5f0\ucc28\ud734\uac00\ub97c \uc0ac\uc6a9",
+            "\uacbd\ube44\uc815\uc0b0",
+        ),
+    ],
+)
+async def test_hashing_finds_words_that_no_space_divides(question: str, text: str, other: str):
+    """Three words for leave, in Chinese, Japanese and Korean, within other words."""
+    embedder = HashingEmbedder()
+    found, chance = await embedder.embed([text, other]) @ (await embedder.embed([question]))[0]
+    assert found > max(0.15, 2 * chance)
+    assert (embedder.relates(question, text), embedder.relates(question, other)) == (True, False)
+
+
 async def test_hashing_is_the_same_everywhere_and_says_what_it_is():
     embedder = create_embedder("hashing")
     assert embedder.model == "hashing:512"

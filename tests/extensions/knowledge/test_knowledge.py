@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.actions.execute import execute
+from copilot_runtime.api import ActionContext
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import CopilotError, Misuse, Refused
 from copilot_runtime.extensions.knowledge import Knowledge
@@ -282,6 +284,10 @@ async def test_no_search_waits_for_a_first_update_that_takes_long(
 
     assert found == [[], []]  # nothing is there yet
     assert knowledge.status().state == "updating"
+    search = next(tool for tool in knowledge.tools() if tool.name == "search_content")
+    context = ActionContext(thread_id="t", run_id="r", call_id="c", properties={}, headers={})
+    answer = (await execute(search, '{"input": "dogs"}', context, timeout=10)).result
+    assert answer.startswith("No results found. Documents are being read at the moment")
     embedder.free.set()
     await knowledge.aclose()
 

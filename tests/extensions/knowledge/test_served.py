@@ -22,7 +22,7 @@ from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, identify_file, name_file
 from copilot_runtime.extensions.knowledge.policies import user_identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.testing import Client
@@ -221,6 +221,37 @@ def test_a_policy_hides_what_was_taken_in_before_it(
     assert "Things from before the policy are hidden: 2." in caplog.text
     assert "changed" in ingest()
     assert (look("ann"), look("helen")[1]) == ((0, 0), 1)
+
+
+def test_a_rule_that_hides_nothing_is_logged_at_the_start(
+    pages: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = identify_file(name_file(pages / "library.html"))
+    wrong = {
+        f"{file}x/**": "hides nothing",
+        f"{file}": "hides names alone",
+        "common.{user}.x": "hides nothing",
+    }
+    right = [f"{file}/**", "common.Folder.*/**", "common.User.ann/**", "tool.ToolFunction.x"]
+    rules = [
+        *({"deny": "all", "resources": uri} for uri in (*wrong, *right)),
+        {"deny": "list", "resources": str(file)},
+        {"deny": "all", "types": "hr.Salary"},
+        {"allow": "all", "resources": "hr.Salary.*", "except": {"resources": "a.B.c"}},
+        {"deny": "all", "files": str(pages), "types": "common.Document"},
+    ]
+    policy = tmp_path / "policy.yml"
+    policy.write_text(json.dumps({"default": "allow", "rules": rules}))
+
+    with serve(runtime(library(pages, policy=policy))):
+        found = re.findall("(hides [a-z ]+): (.*?) match", caplog.text)
+
+    assert found == [
+        *((reason, uri) for uri, reason in wrong.items()),
+        ("hides nothing", "everything of type hr.Salary"),
+        ("hides nothing", "a.B.c"),
+        ("hides names alone", f"{pages} of type common.Document"),
+    ]
 
 
 def test_data_of_the_analyst_that_the_policy_hides_are_named(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, filterfalse, pairwise
 from typing import Any
 
+from copilot_runtime.base.folding import drop_invisible
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 
@@ -19,7 +20,7 @@ _ASCII_MARKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 """ASCII characters between words, for a quick way to split what is in ASCII alone."""
 _TYPED = str.maketrans(
     {
-        **dict.fromkeys("\u00ad\u2060\ufeff", ""),
+        "\u00ad": "",
         "\ufb00": "ff",
         "\ufb01": "fi",
         "\ufb02": "fl",
@@ -112,13 +113,17 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
 
 
 def _normalize(passage: Chunk) -> Chunk:
-    """Return a passage with the characters that people type into a search."""
-    text = passage.text
+    text = normalize_text(passage.text)
+    return passage if text == passage.text else replace(passage, text=text)
+
+
+def normalize_text(text: str) -> str:
+    """Return a text with the characters that people see, and type into a search."""
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text.translate(_TYPED))
-    return passage if text == passage.text else replace(passage, text=text)
+        text = unicodedata.normalize("NFC", drop_invisible(text).translate(_TYPED))
+    return text
 
 
 def drop_headings(passages: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -245,6 +250,7 @@ class Headings:
 
         Returns the heading as a passage of its section.
         """
+        text = normalize_text(text)
         self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
         if text:
             self._levels[level] = text

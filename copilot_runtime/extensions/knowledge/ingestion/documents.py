@@ -22,6 +22,7 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     decode_chunk,
     find_new_passages,
     list_paragraphs,
+    normalize_text,
     pack_passages,
 )
 from copilot_runtime.extensions.knowledge.ingestion.html import read_passages, read_title
@@ -83,6 +84,7 @@ _SIGNATURES = {
 }
 """Magic bytes of binary files; no typed text begins with any of them."""
 _SIGNATURE = re.compile(b"|".join(b"(%b)" % signature for signature in _SIGNATURES), re.DOTALL)
+_PDF = re.compile(rb"^%PDF-\d\.\d\s*$", re.MULTILINE)
 _ENCRYPTED = "application/encrypted"
 _NAMES = {
     "application/zip": "an archive, or a document of another office program: save it as PDF",
@@ -162,7 +164,7 @@ def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Do
         document = Document(media_type, value["title"], chunks, value["warnings"])
     else:
         document = _READERS[media_type](data)
-    title = document.title or PurePosixPath(name).name
+    title = normalize_text(document.title) or PurePosixPath(name).name
     return replace(document, title=title)
 
 
@@ -178,6 +180,8 @@ def detect_media_type(data: bytes, name: str = "") -> str:
     if signature := _SIGNATURE.match(data[:1024]):
         found = [*_SIGNATURES.values()][(signature.lastindex or 0) - 1]
         return _detect_office(data, found)
+    if _PDF.search(data[:1024]) and b"%%EOF" in data[-1024:]:  # behind the lines of a protocol
+        return PDF
     if codec := find_wide_codec(data):
         data = data.decode(codec, "replace").encode()
     if _CONTROL.search(data[:4096]):
@@ -244,7 +248,8 @@ def read_html_text(
     passages = read_passages(root, hidden)
     if without is not None:
         passages = find_new_passages(passages, without)
-    return Document(HTML, read_title(root), pack_passages(passages), [*warnings])
+    title = normalize_text(read_title(root))
+    return Document(HTML, title, pack_passages(passages), [*warnings])
 
 
 def _read_html(data: bytes) -> Document:
@@ -276,7 +281,8 @@ def _read_csv(data: bytes) -> Document:
 def _read_pdf(data: bytes) -> Document:
     if find_spec("pypdf") is None:
         raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
-    result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data)
+    start = max(0, data.find(b"%PDF-", 0, 1024))  # its offsets count from here
+    result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data[start:])
     passages = (
         Chunk(text, ChunkPosition(page=number))
         for number, page in enumerate(result["pages"], 1)

@@ -10,13 +10,13 @@ from copilot_runtime.extensions.knowledge.rdf.html import (
     BLOCKS,
     STRUCK,
     UNSEEN,
-    VOID,
+    VALUED,
     clean_text,
     element_text,
     find_elements_with_lines,
     is_power,
     read_lines,
-    read_void,
+    read_value,
 )
 from copilot_runtime.extensions.knowledge.tables import Cell, Grid, format_number
 
@@ -27,7 +27,7 @@ _CELLS = ("td", "th")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LAYOUT = ("table", "pre", "article", "section", *_HEADINGS)
 """Elements of tables that arrange a page."""
-_SPECIAL = UNSEEN | {"nav", *VOID, "tr", "table", "li", "sup", *STRUCK, *_HEADINGS}
+_SPECIAL = UNSEEN | {"nav", *VALUED, "tr", "table", "li", "sup", *STRUCK, *_HEADINGS}
 """Elements that are more than their texts; all others are passed by quickly."""
 
 
@@ -119,8 +119,8 @@ class _PageReader:
             self._texts.append("~~")
         elif tag == "sup":
             self._texts.append("^" if is_power(element) else "")
-        elif tag in VOID:
-            self._texts.append(read_void(element))
+        elif tag in VALUED:
+            self._texts.append(read_value(element))
         return None, False
 
     def _flush(self) -> Chunk | None:

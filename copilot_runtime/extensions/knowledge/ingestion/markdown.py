@@ -8,6 +8,8 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Heading
 
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
+_NOTE = re.compile(r"\s{0,3}\[[^\]]+\]:\s*(?:#|<>)\s*(?:[\"'(].*)?")
+"""A definition of a link to nowhere, which writers use for comments."""
 _MARKS = {"---": re.compile(r"-{3,}|\.{3}"), "+++": re.compile(r"\+{3,}")}
 """The lines that begin and end front matter in YAML and TOML."""
 _FIELD = re.compile(r"[\w-]+\s*[:=](?:\s|$)|\s+\S|- ")
@@ -34,6 +36,8 @@ def read_passages(lines: Sequence[str]) -> tuple[str, list[Chunk]]:
     for number, line, is_code in _drop_comments(lines, start):
         if is_code:
             section.append((number, line))
+        elif _NOTE.fullmatch(line) and not (section and section[-1][1].strip()):
+            continue
         elif heading := _parse_heading(line):
             enter(number, *heading)
         elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():

@@ -3,10 +3,11 @@
 import io
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.extensions.knowledge.ingestion.visibility import MALFORMED, read_text
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
@@ -18,8 +19,6 @@ _PAINTS = re.compile(rb"(?:^|\s)(?:Do|EI|sh|[fFSsBb]\*?)(?=\s|$)")
 """Operators that paint pictures and areas."""
 _UNREADABLE = re.compile(r"(?:[\0-\b\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff] ?){3,}")
 """Glyphs of a font that does not say which characters they are; a bullet is alone."""
-_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of dictionaries that are not as the standard says."""
 _HIDDEN = 2 | 32
 """Flags of annotations that are not shown on a screen."""
 _PASSWORD = 1 << 13
@@ -55,10 +54,14 @@ def extract_pages(data: bytes) -> dict[str, object]:
         pages: list[str] = []
         scans: list[int] = []
         garbled: list[int] = []
+        unseen: dict[str, list[int]] = {}
         warnings: list[str] = []
         left = MOST_CHARACTERS
         for number, page in enumerate(reader.pages, 1):
-            text, count = _UNREADABLE.subn("\ufffd", page.extract_text())
+            text, reasons = read_text(page)
+            for reason in reasons:
+                unseen.setdefault(reason, []).append(number)
+            text, count = _UNREADABLE.subn("\ufffd", text)
             if count:
                 garbled.append(number)
             text = join_lines(text)
@@ -67,14 +70,14 @@ def extract_pages(data: bytes) -> dict[str, object]:
             notes: list[str] = []
             try:
                 notes += _read_annotations(page)
-            except _MALFORMED:
+            except MALFORMED:
                 warnings.append(f"Page {number}: its notes and fields cannot be read.")
             pages.append("\n\n".join((text, *notes)))
             left -= len(pages[-1])
             if left < 0:
                 raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
         title = str((reader.metadata and reader.metadata.title) or "").strip()
-        warnings = [*_find_losses(reader, scans, garbled), *warnings]
+        warnings = [*_find_losses(reader, scans, garbled), *warnings, *_name_unseen(unseen)]
     except CopilotError:
         raise
     except DependencyError as error:
@@ -224,6 +227,12 @@ def _find_losses(reader: "PdfReader", scans: list[int], garbled: list[int]) -> I
         yield "The files attached to it are not read."
 
 
+def _name_unseen(unseen: Mapping[str, list[int]]) -> Iterator[str]:
+    for what, numbers in unseen.items():
+        where = f"{'page' if len(numbers) == 1 else 'pages'} {_join_numbers(numbers)}"
+        yield f"{what} on {where} is read, though no reader sees it."
+
+
 def _list_hidden_layers(catalog: Any) -> list[str]:
     """Return the names of the layers that a viewer does not show at first."""
     try:
@@ -234,7 +243,7 @@ def _list_hidden_layers(catalog: Any) -> list[str]:
             visible = _find(default, "/ON") or ()
             hidden = [it for it in _find(layers, "/OCGs") or () if it not in visible]
         return [_read_text(_find(it.get_object(), "/Name")) for it in hidden]
-    except _MALFORMED:
+    except MALFORMED:
         return []
 
 

@@ -12,6 +12,7 @@ from stat import S_ISREG
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.links import (
     IS_ALIAS,
+    LEADS_NOWHERE,
     LEADS_OUT,
     find_fixed_part,
     find_way_out,
@@ -207,7 +208,8 @@ def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) ->
                 if not is_link and real / below != excluded:
                     folders.append(f"{below}{os.sep}")
             elif is_link and is_alias(root / below, root):
-                discovery.skipped[prefix + address] = IS_ALIAS
+                is_there = (root / below).exists()
+                discovery.skipped[prefix + address] = IS_ALIAS if is_there else LEADS_NOWHERE
             elif not _TEMPORARY.match(entry.name):
                 yield Source(prefix + address, address.replace(os.sep, "/"), root / below)
 

@@ -207,6 +207,11 @@ class _WordReader:
                 box = find_child(element, "checked")
                 is_ticked = is_on(find_child(element, "default") if box is None else box)
                 pieces.append("\u2611 " if is_ticked else "\u2610 ")
+            elif name == "ddList":
+                chosen = get_number(find_child(element, "default"), "val", 0)
+                chosen = get_number(find_child(element, "result"), "val", chosen)
+                entries = [get_attribute(it, "val") for it in element.iter("{*}listEntry")]
+                pieces.append("".join(filter(None, entries[chosen : chosen + 1])))
             elif name in _SIGNS:
                 pieces.append(_SIGNS[name])
             elif name == "docPr":
@@ -270,6 +275,9 @@ class _WordReader:
         grid = Grid()
         above: dict[int, str] = {}
         for row in _list_parts(table, "tr"):
+            if _is_hidden_row(row):
+                self._hidden += 1
+                continue
             cells: list[Cell] = []
             column = 0
             for cell in _list_parts(row, "tc"):
@@ -324,10 +332,14 @@ def _list_blocks(element: "Element") -> "Iterator[Element]":
             stack += reversed(inner)
 
 
+def _is_hidden_row(element: "Element") -> bool:
+    return get_name(element) == "tr" and is_on(find_child(element, "trPr", "hidden"))
+
+
 def _is_prompt(element: "Element") -> bool:
     """Return whether an element is a field that asks for a text, and has none."""
     is_field = get_name(element) == "sdt"
-    return is_field and find_child(element, "sdtPr", "showingPlcHdr") is not None
+    return is_field and is_on(find_child(element, "sdtPr", "showingPlcHdr"))
 
 
 def _list_asides(block: "Element") -> "Iterator[Element]":
@@ -340,7 +352,7 @@ def _list_asides(block: "Element") -> "Iterator[Element]":
         name = get_name(element)
         if name in _ASIDES:
             yield element
-        elif name != "Fallback":
+        elif name != "Fallback" and not _is_hidden_row(element):
             stack += reversed(element)
 
 

@@ -1,7 +1,7 @@
 """A policy in a file or a folder, reloaded when it changes."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 from time import monotonic, time
@@ -94,6 +94,9 @@ class PolicyFile(Policy):
 
     def find_warnings(self) -> Sequence[PolicyProblem]:
         return self.refresh().find_warnings()
+
+    def find_idle_rules(self, uris: Collection[str]) -> Sequence[PolicyProblem]:
+        return self.refresh().find_idle_rules(uris)
 
     def close(self) -> None:
         self._policy.close()

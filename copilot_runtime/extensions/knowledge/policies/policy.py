@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -128,6 +128,10 @@ class Policy(ABC):
 
     def find_warnings(self) -> Sequence[PolicyProblem]:
         """Return warnings about the rules, such as a rule without effect."""
+        return ()
+
+    def find_idle_rules(self, uris: Collection[str]) -> Sequence[PolicyProblem]:  # noqa: ARG002
+        """Return warnings about rules that hide none of the stored resources, as far as known."""
         return ()
 
     def close(self) -> None:  # noqa: B027

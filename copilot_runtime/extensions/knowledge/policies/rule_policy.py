@@ -8,12 +8,14 @@ is decided by the default, and resources of other users are denied even if the d
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
-from glob import iglob
 from typing import Literal
 
 from copilot_runtime.extensions.knowledge.access import Access, AccessAction, Actor
+from copilot_runtime.extensions.knowledge.policies.idle_rules import (
+    find_idle_rules,
+    find_warnings,
+)
 from copilot_runtime.extensions.knowledge.policies.ownership import (
     OWNERSHIP,
     WELL_FORMED,
@@ -35,17 +37,11 @@ from copilot_runtime.extensions.knowledge.policies.rules import (
     ActorView,
     Effect,
     Rule,
-    Scope,
     Tokens,
-    UriPattern,
     build_regex,
     matches_any,
-    matches_glob,
     tokens_below,
 )
-
-_LITERAL = re.compile(r"[?\[]")
-"""Characters of a path that have no meaning in a rule, as they have in `glob`."""
 
 _MOST_REMEMBERED = 2048
 """Maximum number of cached regexes, one for each actor and action."""
@@ -96,6 +92,9 @@ class NativePolicy(Policy):
 
     def find_warnings(self) -> Sequence[PolicyProblem]:
         return find_warnings(self.rules, self.default, self.groups)
+
+    def find_idle_rules(self, uris: Collection[str]) -> Sequence[PolicyProblem]:
+        return find_idle_rules(self.rules, uris)
 
     def view(self, actor: Actor) -> ActorView:
         """Return an actor with all groups it is in."""
@@ -268,119 +267,3 @@ def _find_ways_in(question: _Question) -> Iterator[str]:
 
 def _list(rules: Sequence[Rule]) -> str:
     return " and ".join(f"the rule {rule.label}" for rule in rules)
-
-
-def find_warnings(
-    rules: Sequence[Rule], default: Effect, groups: Collection[str]
-) -> list[PolicyProblem]:
-    """Return a warning for each rule without effect and each undefined group, in their order.
-
-    `groups` are the names of the groups that the file defines.
-    """
-    return [
-        PolicyProblem(f"the rule {rule.label} {reason}", rule.line, rule.column)
-        for position, rule in enumerate(rules)
-        for reason in _find_reasons(rules, default, groups, position)
-    ]
-
-
-def _find_reasons(
-    rules: Sequence[Rule], default: Effect, groups: Collection[str], position: int
-) -> Iterator[str]:
-    rule = rules[position]
-    named = {*rule.scope.groups, *(rule.exception.groups if rule.exception else ())}
-    for group in sorted(named):
-        if group not in groups:
-            close = get_close_matches(group, groups, n=1)
-            guess = f"; did you mean {close[0]!r}?" if close else ""
-            yield (
-                f"names the group {group!r}, which the file does not define: "
-                f"only actors whom the application puts into it are meant{guess}"
-            )
-    scopes = (rule.scope, rule.exception or Scope())
-    for path in dict.fromkeys(it.path for scope in scopes for it in scope.patterns if it.path):
-        found = iglob(_LITERAL.sub(r"[\g<0>]", path), include_hidden=True)  # noqa: PTH207 - also whole paths
-        if not any(found):
-            yield f"names {path!r}, which is no file or folder in the directory of the server"
-    if reason := _contradict(rule.scope):
-        yield f"can never match: {reason}"
-    elif rule.exception and _covers(rule.exception, rule.scope):
-        yield "can never match: its exception leaves out all that it is about"
-    elif other := _find_wider(rules, position):
-        verb = "denies" if other.effect == "deny" else "allows"
-        never = "can never matter" if other.effect != rule.effect else "changes nothing"
-        yield f"{never}: the rule {other.label} {verb} all that it is about"
-    elif rule.effect == default == "allow" and not _names_owned(rule.scope):
-        yield "changes nothing: the default allows resources without an owner"
-
-
-def _contradict(scope: Scope) -> str:
-    """Return why no resource is of these types and matches these patterns."""
-    if not scope.types or not scope.patterns:
-        return ""
-    if any(_may_have_type(it, type_) for it in scope.patterns for type_ in scope.types):
-        return ""
-    return f"nothing that {scope.what.partition(' of type ')[0]} matches is of that type"
-
-
-def _may_have_type(pattern: UriPattern, type_: str) -> bool:
-    last = pattern.parts[-1]
-    words = last.split(".")
-    if "**" in last or "*" in "".join(words[:2]) or "{" in "".join(words[:2]):
-        return True
-    own = ".".join(words[:2])
-    return matches_glob(type_, own)
-
-
-def _find_wider(rules: Sequence[Rule], position: int) -> Rule | None:
-    """Return a rule that decides every case of another one: it denies, or has the same effect."""
-    rule = rules[position]
-    for place, other in enumerate(rules):
-        if other is rule or other.exception or not rule.actions <= other.actions:
-            continue
-        if not _covers(other.scope, rule.scope) or _is_guarded(other, rule):
-            continue
-        if other.effect == "deny" != rule.effect:
-            return other
-        same = other.effect == rule.effect
-        twice = _covers(rule.scope, other.scope) and rule.actions == other.actions
-        if same and (not twice or place < position):
-            return other
-    return None
-
-
-def _is_guarded(wide: Rule, narrow: Rule) -> bool:
-    """Return whether a rule names owned resources that the wildcards of the wider one spare."""
-    return wide.effect == "allow" and _names_owned(narrow.scope) and not _names_owned(wide.scope)
-
-
-def _covers(wide: Scope, narrow: Scope) -> bool:
-    """Return whether a scope provably includes all of another one."""
-    return (
-        _covers_names(wide.agents, narrow.agents)
-        and _covers_people(wide, narrow)
-        and _covers_names(wide.types, narrow.types)
-        and all(
-            any(pattern.covers(other) for pattern in wide.patterns or (ANY_URI,))
-            for other in narrow.patterns or (ANY_URI,)
-        )
-    )
-
-
-def _covers_people(wide: Scope, narrow: Scope) -> bool:
-    if not (wide.users or wide.groups):
-        return True
-    if not (narrow.users or narrow.groups) or not {*narrow.groups} <= {*wide.groups}:
-        return False
-    return all(any(matches_glob(glob, user) for glob in wide.users) for user in narrow.users)
-
-
-def _covers_names(wide: tuple[str, ...], narrow: tuple[str, ...]) -> bool:
-    if not wide:
-        return True
-    return bool(narrow) and all(any(matches_glob(it, name) for it in wide) for name in narrow)
-
-
-def _names_owned(scope: Scope) -> bool:
-    """Return whether a scope names resources that belong to users."""
-    return any(pattern.names_owned for pattern in scope.patterns)

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -54,9 +55,9 @@ _IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "
 _FRAMES = ("iframe", "frame")
 UNSEEN = frozenset(("head", "noscript", "rp", "rt", "script", "style", "svg", "template"))
 """Elements without texts of their own, such as the pronunciation of characters."""
-VOID = ("img", "input")
-"""Elements whose text is in an attribute."""
-_WITHOUT_TEXT = ("checkbox", "color", "file", "hidden", "password", "radio", "range")
+VALUED = ("img", "input", "option")
+"""Elements that show what is in an attribute."""
+_WITHOUT_TEXT = ("color", "file", "hidden", "password", "range")
 """Types of inputs that do not show their value."""
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
@@ -65,17 +66,24 @@ _SPACES = re.compile(r"[\t\n\f\r][ \t\n\f\r]*| [ \t\n\f\r]+")
 _EDGES = re.compile(r"\v+")
 _STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DISPLAY = re.compile(
-    r"(?:^|;)\s*(display|visibility|color|background|background-color|font-size)\s*:\s*([^;!]+)"
+    r"(?:^|;)\s*(display|visibility|content-visibility|color|background|background-color|font-size)"
+    r"\s*:\s*([^;!]+)"
 )
 """Declarations of a style, of which the last one of a property counts."""
+_STYLE_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(.))", re.IGNORECASE | re.DOTALL)
+"""A character that a style writes by its number, or behind a backslash."""
 _NO_SIZE = re.compile(r"0(?:\.0+)?(?:px|pt|r?em|%)?")
 _COLORS = {"white": "#ffffff", "black": "#000000"}
+_RGB = re.compile(r"rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)\s*(?:[,/]\s*(?:1(?:\.0*)?|100%)\s*)?\)")
+"""An opaque colour as numbers."""
 _PRE = re.compile(r"white-space\s*:\s*(?:pre|break-spaces)")
 _DOUBTFUL = re.compile(
     r"(?:^|;)\s*(?:(?:opacity|(?:max-)?height)\s*:\s*0(?![.\d])|transform\s*:\s*scale\(0"
-    r"|(?:text-indent|left|top)\s*:\s*-\d{3})"
+    r"|(?:text-indent|left|top)\s*:\s*-\d{3}|color\s*:\s*transparent"
+    r"|clip(?:-path)?\s*:\s*(?:rect\(\s*0|inset\(\s*(?:50|100)%))"
 )
 """A style that shows no text, unless a script changes it."""
+_DOUBTFUL_WORDS = ("<style", "opacity", "height:", "scale(0", ":-", ": -", "clip", "transparent")
 _HIDING_RULE = re.compile(
     r"[.#]([\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0[;}\s])"
 )
@@ -114,7 +122,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         warnings = [*warnings, *_list_losses(root, lower)]
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
-    is_styled = any(it in lower for it in ("<style", "opacity", "height:", "scale(0", ":-", ": -"))
+    is_styled = any(it in lower for it in _DOUBTFUL_WORDS)
     if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
         note = f"Texts that the style of the page may hide are read: {texts:,}."
         warnings = [*warnings, note]
@@ -231,8 +239,8 @@ def text_pieces(
             yield tail
             continue
         if with_pictures:
-            if tag in VOID:
-                yield read_void(inner)
+            if tag in VALUED:
+                yield read_value(inner)
             elif tag in STRUCK:
                 space = "~~"
                 tail = space + tail
@@ -246,9 +254,13 @@ def text_pieces(
             yield tail
 
 
-def read_void(element: "Element") -> str:
-    """Return the description of a picture, or the value that a field shows, between spaces."""
+def read_value(element: "Element") -> str:
+    """Return the description of a picture, the value of a field, or a mark for what is chosen."""
+    if element.tag == "option":
+        return "\u2611 " if element.get("selected") is not None else ""
     kind = "image" if element.tag == "img" else element.get("type", "").lower()
+    if kind in ("checkbox", "radio"):
+        return " \u2610 " if element.get("checked") is None else " \u2611 "
     if kind in _WITHOUT_TEXT:
         return ""
     return f" {element.get('alt' if kind == 'image' else 'value', '')} "
@@ -259,18 +271,27 @@ def is_power(element: "Element") -> bool:
     return (element.text or "").strip().lstrip("-\u2212").isdecimal()
 
 
+def expand_hidden_elements(root: "Element", hidden: "Collection[Element]") -> "frozenset[Element]":
+    """Return the `hidden` elements and all in them, but `meta` and `link`: none shows a text."""
+    found: set[Element] = set()
+    for it in root.iter() if hidden else ():
+        if it in hidden or it.getparent() in found:
+            found.add(it)
+    return frozenset(it for it in found if it.tag not in ("meta", "link"))
+
+
 def find_hidden_elements(root: "Element | None") -> "frozenset[Element]":
     """Return the elements whose own attributes hide them; style sheets are not read."""
     if root is None:
         return frozenset()
     background = "" if next(root.iter("style", "link"), None) is not None else "white"
     values = (it for find in _HIDING for it in cast("list[Any]", find(root)))
-    found = {*root.iter("dialog", "font"), *(it.getparent() for it in values)}
+    found = {*root.iter("dialog", "font", "template"), *(it.getparent() for it in values)}
     backgrounds: dict[Element, str] = {}
     return frozenset(it for it in found if _is_hidden(it, background, backgrounds))
 
 
-_HIDING = [etree.XPath(f".//@{name}") for name in ("hidden", "style", "aria-hidden")]
+_HIDING = [etree.XPath(f".//@{name}") for name in ("hidden", "style", "aria-hidden", "popover")]
 """Attributes that may hide an element; separate, as merging their elements takes long."""
 _find_spaced = etree.XPath(".//@style[contains(., 'white-space')]")
 _find_styled = etree.XPath(".//body//*[@class or @id or @style]")
@@ -295,7 +316,7 @@ def _count_doubtful_texts(root: "Element") -> int:
         is_doubtful = not names.isdisjoint(called) or _DOUBTFUL.search(it.get("style", ""))
         if is_doubtful and it not in found:
             found.update(it.iter())
-            texts = chain(map(str, it.itertext()), map(read_void, it.iter(*VOID)))
+            texts = chain(map(str, it.itertext()), map(read_value, it.iter(*VALUED)))
             count += any(text.strip() for text in texts)
     return count
 
@@ -310,10 +331,13 @@ def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, 
         return True
     if (value := get("aria-hidden")) and value.strip().lower() == "true":
         return True
-    if element.tag == "dialog" and get("open") is None:
+    is_closed = element.tag == "dialog" and get("open") is None
+    if is_closed or element.tag == "template" or get("popover") is not None:
         return True
     style = _read_style(element)
     if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):
+        return True
+    if style.get("content-visibility") == "hidden":
         return True
     if not len(element) and _NO_SIZE.fullmatch(style.get("font-size", "")):
         return True
@@ -327,8 +351,15 @@ def _is_hidden(element: "Element", background: str, backgrounds: "dict[Element, 
 def _read_style(element: "Element") -> Mapping[str, str]:
     if not (style := element.get("style")):
         return {}
+    if "\\" in style:
+        style = _STYLE_ESCAPE.sub(_unescape, style)
     found = _DISPLAY.findall(_STYLE_COMMENT.sub("", style).lower())
     return {name: value.strip() for name, value in found}
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = int(match[1], 16) if match[1] else ord(match[2])
+    return chr(code) if 0 < code <= sys.maxunicode else ""
 
 
 def _find_background(element: "Element", default: str, backgrounds: "dict[Element, str]") -> str:
@@ -350,6 +381,8 @@ def _find_background(element: "Element", default: str, backgrounds: "dict[Elemen
 
 def _read_color(text: str) -> str:
     color = _COLORS.get(text.strip().lower(), text.strip().lower())
+    if numbers := _RGB.fullmatch(color):
+        return "#" + "".join(f"{int(it):02x}" for it in numbers.groups())
     return "#" + "".join(2 * digit for digit in color[1:]) if re.fullmatch("#...", color) else color
 
 

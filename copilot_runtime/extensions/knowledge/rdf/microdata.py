@@ -34,7 +34,7 @@ _ADDRESSES = {
 def read_microdata(
     root: "Element", base: str, statements: Statements, hidden: "Collection[Element]"
 ) -> None:
-    """Add the statements of the microdata items of a page, without its `hidden` elements' text."""
+    """Add the statements of the microdata items of a page, without its `hidden` elements."""
     _Reader(root, base, statements, hidden).read()
 
 
@@ -54,7 +54,7 @@ class _Reader:
 
     def read(self) -> None:
         for scope in self._root.iter():
-            if scope.get("itemscope") is not None:
+            if scope.get("itemscope") is not None and scope not in self._hidden:
                 self._read_item(scope)
 
     def _read_item(self, scope: "Element") -> None:
@@ -77,7 +77,7 @@ class _Reader:
                 if element in visited:
                     continue
                 visited.add(element)
-            if names := element.get("itemprop"):
+            if (names := element.get("itemprop")) and element not in self._hidden:
                 self._read_property(node, names, vocabulary, element)
             if len(element) and element.get("itemscope") is None:
                 stack += reversed(element)

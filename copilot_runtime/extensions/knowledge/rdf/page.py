@@ -8,7 +8,11 @@ from pyoxigraph import BlankNode, NamedNode, Triple
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.extensions.knowledge.identifiers import hash_values
-from copilot_runtime.extensions.knowledge.rdf.html import find_hidden_elements, parse_html
+from copilot_runtime.extensions.knowledge.rdf.html import (
+    expand_hidden_elements,
+    find_hidden_elements,
+    parse_html,
+)
 from copilot_runtime.extensions.knowledge.rdf.jsonld import read_jsonld
 from copilot_runtime.extensions.knowledge.rdf.microdata import read_microdata
 from copilot_runtime.extensions.knowledge.rdf.rdfa import read_rdfa
@@ -59,10 +63,11 @@ def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
     base = _find_base(root, base)
     statements = Statements()
     hidden = find_hidden_elements(root)
+    concealed = expand_hidden_elements(root, hidden)
     if root.find(".//*[@itemscope]") is not None:
-        read_microdata(root, base, statements, hidden)
+        read_microdata(root, base, statements, concealed)
     if root.find(".//*[@typeof]") is not None:
-        read_rdfa(root, base, statements, hidden)
+        read_rdfa(root, base, statements, concealed)
     annotated = len(statements)
     for script in root.iter("script"):
         if script.get("type", "").partition(";")[0].strip().lower() == _JSON_LD:

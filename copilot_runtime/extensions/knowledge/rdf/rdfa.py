@@ -44,6 +44,9 @@ _PREFIXES: Mapping[str, str] = {
 }
 """Prefixes that need no declaration: https://www.w3.org/2011/rdfa-context/rdfa-1.1"""
 
+_SUBJECTS = ("about", "resource", "typeof", "rel", "rev")
+"""Attributes of an element that make elements in it speak of something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Context:
@@ -62,7 +65,7 @@ class _Context:
 def read_rdfa(
     root: "Element", base: str, statements: Statements, hidden: "Collection[Element]"
 ) -> None:
-    """Add the statements of the RDFa attributes of a page, without its `hidden` elements' text."""
+    """Add the statements of the RDFa attributes of a page, without its `hidden` elements."""
     if (page := make_iri(base)) is not None:
         _Reader(root, base, statements, hidden).read(_Context(page, page))
 
@@ -81,6 +84,11 @@ class _Reader:
         stack = [(self._root, context)]
         while stack:
             element, around = stack.pop()
+            if element in self._hidden:
+                if not any(name in element.attrib for name in _SUBJECTS):
+                    inside = self._declare(element, around)
+                    stack += [(child, inside) for child in reversed(element)]
+                continue
             inside = self._read_element(element, around) if element.attrib else around
             stack += [(child, inside) for child in reversed(element)]
 

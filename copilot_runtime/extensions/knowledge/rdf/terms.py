@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple, parse
 
 from copilot_runtime.base.errors import LimitExceeded, Misuse
+from copilot_runtime.base.folding import drop_invisible
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
@@ -47,7 +48,10 @@ class Statements:
         return len(self._triples)
 
     def add(self, subject: Node, predicate: NamedNode, value: Term) -> None:
-        """Add one triple."""
+        """Add one triple, without invisible characters in its text."""
+        if isinstance(value, Literal) and (text := drop_invisible(value.value)) != value.value:
+            tag = value.language
+            value = Literal(text, language=tag) if tag else Literal(text, datatype=value.datatype)
         self._characters += len(value.value)
         if self._characters > MOST_CHARACTERS:
             raise LimitExceeded("The page repeats its text too often: elements are in each other.")

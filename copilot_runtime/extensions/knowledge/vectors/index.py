@@ -40,7 +40,7 @@ Engine = Literal["exact", "faiss"]
 
 _MAX_AGE = 5.0
 """Seconds after which a search checks for writes of other processes."""
-TEXTS = "3"
+_TEXTS = "3"
 """Version of the embedded texts; a new one makes all resources be embedded again."""
 _POOL = 4
 """Number of candidates for each result of a diversified search."""
@@ -118,6 +118,11 @@ class EmbeddingIndex(Index[VectorItem, Sequence[Vector]], Generic[TableT]):
         await self.embedder.aclose()
 
 
+def name_vectors(embedder: Embedder) -> str:
+    """Return a digest of what determines the vectors of resources."""
+    return hash_values(embedder.model, embedder.version, _TEXTS)
+
+
 class VectorIndex(EmbeddingIndex[VectorTable]):
     """Finds resources by the cosine similarity of vectors, from -1 to 1.
 
@@ -139,7 +144,7 @@ class VectorIndex(EmbeddingIndex[VectorTable]):
         *,
         engine: Engine = "exact",
     ) -> None:
-        place = f"{prefix}/{hash_values(embedder.model, TEXTS)}"
+        place = f"{prefix}/{name_vectors(embedder)}"
         super().__init__(embedder, VectorTable(storage, place))
         self._usage = ModelUsage(storage, prefix, place, embedder.model)
         if engine not in get_args(Engine):

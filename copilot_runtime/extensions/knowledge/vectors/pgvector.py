@@ -30,12 +30,11 @@ from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.extensions.knowledge.access import judge
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
-    hash_values,
     parse_identifier,
 )
 from copilot_runtime.extensions.knowledge.index import EVERYTHING, Filter, Progress, check_ids
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.knowledge.vectors.index import TEXTS, EmbeddingIndex
+from copilot_runtime.extensions.knowledge.vectors.index import EmbeddingIndex, name_vectors
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, Vector, normalize
 from copilot_runtime.extensions.knowledge.vectors.ranking import (
     DIGITS,
@@ -135,10 +134,10 @@ class _Hit:
 class PgVectorTable:
     """The table of one model; `state` is the cached state of this process."""
 
-    def __init__(self, url: str, model: str) -> None:
+    def __init__(self, url: str, embedder: Embedder) -> None:
         self.state = PgState()
-        self._model = model
-        self._name = hash_values(model, TEXTS)[:16]
+        self._model = embedder.model
+        self._name = name_vectors(embedder)[:16]
         self._pool = Pool(url, _CONNECTIONS, content="vectors")
         self._is_open = False
         self._read_at = 0.0
@@ -317,7 +316,7 @@ class PgVectorIndex(EmbeddingIndex[PgVectorTable]):
     """
 
     def __init__(self, url: str, embedder: Embedder) -> None:
-        super().__init__(embedder, PgVectorTable(url, embedder.model))
+        super().__init__(embedder, PgVectorTable(url, embedder))
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
         uris = check_ids(ids)

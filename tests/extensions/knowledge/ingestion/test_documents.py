@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyoxigraph import Literal
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject
@@ -24,6 +25,7 @@ from copilot_runtime.extensions.knowledge.ingestion.chunks import (
 )
 from copilot_runtime.extensions.knowledge.ingestion.documents import detect_media_type
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import run_in_sandbox
+from copilot_runtime.extensions.knowledge.rdf.page import read_page
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.extensions.knowledge.ingestion.office import make_docx
 from tests.extensions.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
@@ -51,6 +53,9 @@ TABLE = "name,age\nAnn,31\nBob,27\n"
         ("# Title".encode("utf-16"), "", "text/markdown"),
         (b"\n%PDF-1.4", "x.html", "application/pdf"),
         (b"\x1b%-12345X@PJL\n%PDF-1.4", "x.html", "application/pdf"),
+        (b"HTTP/1.1 200 OK\r\n\r\n%PDF-1.4\n1 0 obj\nstartxref\n0\n%%EOF\n", "", "application/pdf"),
+        (b"<p>x</p>\n%PDF-1.4\n1 0 obj\n%%EOF", "x.html", "application/pdf"),
+        (b"It begins with\n%PDF-1.4\nand a number.", "", "text/plain"),
         (b"# Files\n\nA PDF begins with `%PDF-1.4`.\n", "", "text/markdown"),
         (b"%PDF- is how it begins", "", "text/plain"),
         (b"ID3\x04\x00", "", "audio/mpeg"),
@@ -242,6 +247,9 @@ def test_a_comment_in_markdown_is_left_out_but_not_in_code() -> None:
     text = "a <!-- one\ntwo --> b\n```\n<!-- code -->\n```\n`<!--` <!-- --> c <!-- d\n"
     [chunk] = read_document(text.encode(), "x.md").chunks
     assert chunk.text.split("\n") == ["a", " b", "```", "<!-- code -->", "```", "`<!--`  c <!-- d"]
+    text = "[//]: # (no)\n[a b]: <> 'no'\na\n[//]: # (in a paragraph)\n\n[x]: # no\n[y]: #top\n"
+    [chunk] = read_document(text.encode(), "x.md").chunks
+    assert chunk.text.split("\n") == ["a", "[//]: # (in a paragraph)", "[x]: # no", "[y]: #top"]
 
 
 def test_the_front_matter_of_markdown_is_read_with_the_text() -> None:
@@ -420,6 +428,11 @@ def test_what_cannot_be_read_says_why(data: bytes, reason: str, hint: str | None
         assert hint in (caught.value.hint or "")
 
 
+def test_a_pdf_behind_other_lines_is_read() -> None:
+    header = b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 500 + b"\r\n\r\n"
+    assert chunks(read_document(header + make_pdf("Hello"))) == [("Hello", {"page": 1})]
+
+
 def test_a_pdf_that_only_forbids_printing_is_read() -> None:
     assert read_document(encrypt_pdf(make_pdf("x"), ""), "x.pdf").chunks
 
@@ -548,6 +561,40 @@ def test_what_the_process_of_the_sandbox_says(
     assert json.loads(out.getvalue()) == said
     kinds = (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
     assert limits == [resource.RLIMIT_CPU, *kinds]
+
+
+TAGS = "".join(chr(0xE0000 + ord(char)) for char in "obey")
+
+
+@in_one_test(
+    ("text", "seen"),
+    [
+        (f"a{TAGS}b", "ab"),
+        ("a\u200bb\u200c\u200d\u200cc\u2060\u200bd", "abcd"),
+        ("\u4e2d\u200b\u200c\u200d\u6587", "\u4e2d\u200b\u6587"),
+        ("x\U0001f600\U000e0130\U000e0141\u200d\U000e0130", "x\U0001f600\U000e0130\u200d"),
+        ("\U0001f469\U0001f3fd\u200d\U0001f4bb 1\ufe0f\u20e3", None),
+        ("\U0001f441\ufe0f\u200d\U0001f5e8\ufe0f", None),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", None),
+        ("\u0915\u094d\u200d\u0937", None),
+    ],
+)
+def test_characters_that_nobody_sees_are_left_out(text: str, seen: str | None) -> None:
+    head, item = f"h{text}", "<p itemscope itemtype=https://schema.org/A itemid=#x><b itemprop=p>"
+    files = [
+        f"<!doctype html><title>{head}</title><h1>{head}</h1><p>{text}".encode(),
+        f"# {head}\n\n{text}\n".encode(),
+        make_docx(
+            f'<w:p><w:pPr><w:outlineLvl w:val="0"/></w:pPr><w:r><w:t>{head}</w:t></w:r></w:p>'
+            f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+        ),
+    ]
+    seen = seen or text
+    for document in map(read_document, files):
+        assert chunks(document)[0][1].get("heading") == document.title == f"h{seen}"
+        assert document.chunks[0].text == seen
+    (triples,) = read_page(f"{item}{text}</b></p>".encode(), "https://e/").items.values()
+    assert triples[1].object == Literal(seen)
 
 
 def test_chunks_fit_and_lose_no_word() -> None:

@@ -24,11 +24,16 @@ def read(body: str) -> str:
         ("<template><p>no</p></template><input type=hidden value=no>x", "x"),
         (
             "<p>a<input type=Password value=no><input hidden value=no><input type=radio value=no>x",
-            "ax",
+            "a \u2610 x",
         ),
+        ("<p popover>no</p><p style='content-visibility: hidden'>no</p>x", "x"),
+        ("<p style='d\\69 splay:n\\6fne'>no</p><p style='vi\\sibility:hidde\\n'>no</p>x", "x"),
+        ("<p style='display:none; display:\\000062lock; \\110000'>x</p>", "x"),
         ("<table><tr><td>a<td hidden>no<td>b</table>", "a | b"),
         ("<pre>a<b hidden>no</b>\n b</pre>", "a\n b"),
         ("<p style='color:#FFF'>no</p><font color=white>no</font>x", "x"),
+        ("<p style='color:rgb(255, 255,255)'>no</p><p style='color:rgba(255 255 255 / 1)'>no", ""),
+        ("<p style='color:rgb(0,0,0)'>x</p>", "x"),
         ("<style>p{}</style><p style='color:white'>x</p>", "x"),
         ("<div style='background: #000'><i style='color:black'>no</i><b class=y>x</b></div>", "x"),
         ("<p style='font-size:0px'>no</p><p style='font-size:0'><b>x</b></p>", "x"),
@@ -48,6 +53,10 @@ def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
         ),
         (
             "<p style='text-indent: -9999px'>x</p><p style=height:0;overflow:hidden>y</p>",
+            "Texts that the style of the page may hide are read: 2.",
+        ),
+        (
+            "<p style='clip-path:inset(100%)'>x</p><p style='color: transparent'>y</p>",
             "Texts that the style of the page may hide are read: 2.",
         ),
         (
@@ -73,11 +82,27 @@ def test_a_doubt_about_a_page_is_a_warning(page: str, warning: str) -> None:
     assert ([chunk.text for chunk in document.chunks], document.warnings) == (["x\ny"], [warning])
 
 
-def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
-    page = b"""<p itemscope itemtype="https://schema.org/Thing" itemid="#x"><b itemprop="name">
-        5<i style="display:none">7</i>.58</b><i hidden itemprop="identifier">A-1</i>"""
-    (triples,) = read_page(page, "https://e/").items.values()
-    assert {str(triple.object) for triple in triples[1:]} == {'"5.58"', '"A-1"'}
+@in_one_test(
+    ("inside", "values"),
+    [
+        ("<b itemprop=p> 5<i style='display:none'>7</i>.58</b>", ['"5.58"']),
+        ("<i hidden itemprop=p>no</i><b itemprop=p>x</b>", ['"x"']),
+        ("<p hidden><a itemprop=p href=no>no</a><meta itemprop=p content=x></p>", ['"x"']),
+        ("<p hidden itemprop=p itemscope itemtype=https://schema.org/No></p>", []),
+        ("<template><p itemscope itemtype=https://schema.org/No itemid=#no></template>", []),
+        ("<i hidden property=p>no</i><b property=p>x</b>", ['"x"']),
+        (
+            "<p aria-hidden=true><a property=p href=no>no</a><meta property=p content=x></p>",
+            ['"x"'],
+        ),
+        ("<div hidden><p typeof=No resource=#no><meta property=p content=no></div>", []),
+    ],
+)
+def test_a_hidden_annotation_is_left_out(inside: str, values: list[str]) -> None:
+    page = f"""<div itemscope itemtype="https://schema.org/Thing"
+        itemid="#x" vocab="https://schema.org/" resource="#x" typeof="Thing">{inside}</div>"""
+    (triples,) = read_page(page.encode(), "https://e/").items.values()
+    assert [str(triple.object) for triple in triples[1:]] == values
 
 
 @in_one_test(
@@ -102,6 +127,10 @@ def test_a_hidden_text_in_an_annotation_is_left_out() -> None:
         ("<p>Name:<input value=Ann><input type=Submit value=Go>x", "Name: Ann Go x"),
         ("<table><tr><td>Name<td><input type=text value=Ann></table>", "Name | Ann"),
         ("<select><option>a<option>b</select><button>Go</button>", "a\nb\nGo"),
+        ("<select><option>a<option selected>b</select>", "a\n\u2611 b"),
+        ("<p><input type=radio checked>Yes<input type=Radio>No", "\u2611 Yes \u2610 No"),
+        ("<table><tr><td>ok<td><input type=checkbox checked></table>", "ok | \u2611"),
+        ("<table><tr><td>a<td><select><option>x<option selected>y</table>", "a | x \u2611 y"),
         ("<table><tr><th rowspan=2>a<th colspan=2>b<tr><td>1<td>2</table>", "a | b | b\na | 1 | 2"),
         ("<table><tr><td><p>a</p><td><ul><li>x<li>y</ul></table>", "a | x y"),
         ("<table><tr><td><h1>H</h1>a<td><p>b</p></table>", "a\nb"),

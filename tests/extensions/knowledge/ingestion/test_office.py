@@ -45,6 +45,10 @@ def cell(text: str, properties: str = "") -> str:
 
 WHITE = "<w:color w:val='FFFFFE'/>"
 DARK = "<w:shd w:val='clear' w:fill='1F3864'/>"
+DROPDOWN = "<w:fldChar><w:ffData><w:ddList>"
+ENTRIES = (
+    "<w:listEntry w:val='Rome'/><w:listEntry w:val='Oslo'/></w:ddList></w:ffData></w:fldChar></w:r>"
+)
 STYLES = """<w:style w:styleId="H1"><w:name w:val="heading 1"/></w:style>
   <w:style w:styleId="Mine"><w:basedOn w:val="H2"/></w:style>
   <w:style w:styleId="H2"><w:name w:val="Heading 2"/><w:basedOn w:val="Mine"/></w:style>"""
@@ -124,6 +128,15 @@ def test_a_word_document_has_headings_lists_and_tables() -> None:
             "</w:t></w:r></w:sdtContent></w:sdt><w:r><w:t>x</w:t></w:r>",
             "x",
         ),
+        (
+            "<w:sdt><w:sdtPr><w:showingPlcHdr w:val='0'/></w:sdtPr><w:sdtContent><w:r><w:t>Oslo"
+            "</w:t></w:r></w:sdtContent></w:sdt>",
+            "Oslo",
+        ),
+        (f"<w:r>{DROPDOWN}<w:result w:val='1'/>{ENTRIES}", "Oslo"),
+        (f"<w:r>{DROPDOWN}<w:default w:val='1'/>{ENTRIES}", "Oslo"),
+        (f"<w:r>{DROPDOWN}{ENTRIES}", "Rome"),
+        (f"<w:r>{DROPDOWN}<w:result w:val='7'/>{ENTRIES}<w:r><w:t>x</w:t></w:r>", "x"),
         ("<w:r><w:rPr><w:sz w:val='2'/></w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
         ("<w:r><w:pict><w:shape><w:textpath string='Draft'/></w:shape></w:pict></w:r>", "Draft"),
         (f"<w:r><w:rPr>{WHITE}</w:rPr><w:t>no</w:t></w:r><w:r><w:t>x</w:t></w:r>", "x"),
@@ -183,7 +196,8 @@ def test_changes_margins_and_notes_of_a_word_document_are_read_or_counted() -> N
         make_docx(
             f"<w:p>{run('text ')}<w:ins>{run('new')}</w:ins>{gone}{hidden}"
             "<w:r><w:commentReference w:id='1'/></w:r></w:p>"
-            f"<w:tbl><w:tr><w:trPr><w:del/></w:trPr><w:tc>{paragraph('row')}</w:tc></w:tr></w:tbl>",
+            f"<w:tbl><w:tr><w:trPr><w:del/></w:trPr><w:tc>{paragraph('row')}</w:tc></w:tr>"
+            f"<w:tr><w:trPr><w:hidden/></w:trPr><w:tc>{paragraph('no')}</w:tc></w:tr></w:tbl>",
             header=paragraph("Confidential"),
             footer=paragraph("Page 1 of 9"),
             comments=note(1, "check") + note(2, "lost"),
@@ -193,7 +207,7 @@ def test_changes_margins_and_notes_of_a_word_document_are_read_or_counted() -> N
     assert document.warnings == [
         "Tracked changes are read as accepted: inserted texts (1) are read, deleted ones (2) are "
         "left out.",
-        "Hidden texts are left out: 1.",
+        "Hidden texts are left out: 2.",
         "Notes to which no text refers are left out: 1.",
     ]
 

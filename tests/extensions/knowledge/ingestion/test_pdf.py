@@ -91,6 +91,51 @@ def test_notes_and_forms_are_read_with_their_page(annotation: dict[str, Any], te
     assert [chunk.text for chunk in document.chunks] == [f"x\n{text}".strip(), "y"]
 
 
+@in_one_test(
+    ("operators", "reason"),
+    [
+        ("1 g", "White text"),
+        ("1 1 1 rg", "White text"),
+        ("/Cs1 cs .99 1 1 sc", "White text"),
+        ("0 0 0 0 k", "White text"),
+        ("q 1 g 0 0 9 9 re f Q 1 g", "White text"),
+        ("3 Tr", "Text that is not painted"),
+        ("/F1 0.5 Tf", "Text smaller than 1 pt"),
+        (".01 0 0 .01 100 100 Tm", "Text smaller than 1 pt"),
+        ("1 0 0 1 700 100 Tm", "Text outside of the page"),
+        ("1 0 0 1 -100 100 Tm", "Text outside of the page"),
+        ("0 1 -1 0 100 -100 Tm", "Text outside of the page"),
+        ("q 1 g Q", ""),
+        (".5 g 0 0 600 780 re f 1 g", ""),
+        ("0 0 0 rg 70 650 400 100 re f 1 1 1 rg", ""),
+        ("/Spot cs 1 scn", ""),
+        ("1 g 1 Tr", ""),
+        ("1 Tr 3 Tr BI /W 1 /H 1 /BPC 8 /CS /G ID x EI", ""),
+        ("1 0 0 1 -5 100 Tm", ""),
+        ("1 g /F1 Tf 1 x Tr k m re Q Q 0 g", ""),
+    ],
+)
+def test_a_text_that_nobody_sees_is_named(operators: str, reason: str) -> None:
+    document = read_document(make_pdf("x", f"x) Tj {operators} (evil"))
+    assert [chunk.text.replace("\n", "") for chunk in document.chunks] == ["x", "xevil"]
+    found = f"{reason} on page 2 is read, though no reader sees it."
+    assert document.warnings == ([found] if reason else [])
+
+
+def test_a_text_of_a_form_is_looked_at() -> None:
+    form = StreamObject()
+    form.set_data(b"BT 1 g /F1 12 Tf 9 9 Td (evil) Tj ET")
+    form.update({NameObject("/Type"): make("/XObject"), NameObject("/Subtype"): make("/Form")})
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("x) Tj /Fm Do (y"))))
+    resources: Any = writer.pages[0]["/Resources"]
+    form[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): resources["/Font"]})
+    resources[NameObject("/XObject")] = DictionaryObject(
+        {NameObject("/Fm"): writer._add_object(form)}  # pyright: ignore[reportPrivateUsage]
+    )
+    found = "White text on page 1 is read, though no reader sees it."
+    assert read_document(write(writer)).warnings == [found]
+
+
 def test_a_note_that_is_damaged_is_named() -> None:
     document = read_document(annotate(make_pdf("x"), {"Subtype": "/Text", "F": "/odd"}))
     assert document.warnings == ["Page 1: its notes and fields cannot be read."]

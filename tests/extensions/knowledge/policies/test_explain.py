@@ -108,6 +108,8 @@ def test_a_policy_of_another_kind_gives_the_decision_alone() -> None:
          "puts into it are meant"),
         ("{allow: read, resources: a.B.c/d.E.*, types: a.B}",
          "can never match: nothing that a.B.c/d.E.* matches is of that type"),
+        ("{deny: read, files: '*', types: hr.Salary}",
+         "can never match: nothing that * matches is of that type"),
         ("{allow: read, resources: a.B.*, except: {resources: a.*}}",
          "can never match: its exception leaves out all that it is about"),
         ("{allow: read, resources: a.B.c, users: ann}, {deny: all, resources: a.B.*}",
@@ -252,10 +254,11 @@ def test_check_names_a_path_that_no_file_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("pay.md", "[b]onus.md"):
+    for name in ("pay.md", "[b]onus.md", "e\u0301/e\u0301.md", "\xfc.md"):
+        Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("x")
-    wrong = ["handbok/pay.md", "pay.m?", "[p]ay.md", "{pay,bonus}.md", "p?y.*"]
-    right = ["pay.md", "p*.md", "[b]onus.md", "[b]*"]
+    wrong = ["handbok/pay.md", "pay.m?", "[p]ay.md", "{pay,bonus}.md", "p?y.*", "\xe9/\xfc.md"]
+    right = ["pay.md", "p*.md", "[b]onus.md", "[b]*", "\xe9/\xe9.md", "u\u0308.*"]
     path = write(tmp_path, f"rules: [{{name: pay, deny: read, files: {[*wrong, *right]}}}]")
 
     found = run("check", str(path)).stdout

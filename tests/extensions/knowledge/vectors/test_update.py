@@ -190,6 +190,15 @@ async def test_a_new_model_embeds_everything_and_the_old_one_answers_until_nobod
     assert await VectorIndex(scene.storage, scene.embedder).count() == 0
 
 
+async def test_a_new_version_of_an_embedder_embeds_everything():
+    scene = Scene()
+    await scene.put(resource("one", "abba"))
+    await scene.update()
+    scene.embedder.version = "2"
+    new = VectorIndex(scene.storage, scene.embedder)
+    assert (await new.update(scene.resources)).added == 1
+
+
 async def test_servers_with_two_models_embed_what_is_new_and_nothing_else():
     scene = Scene()
     await scene.put(*(resource(f"n{number}", "abc") for number in range(20)))

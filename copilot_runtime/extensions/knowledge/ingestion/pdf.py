@@ -19,6 +19,8 @@ _PAINTS = re.compile(rb"(?:^|\s)(?:Do|EI|sh|[fFSsBb]\*?)(?=\s|$)")
 """Operators that paint pictures and areas."""
 _UNREADABLE = re.compile(r"(?:[\0-\b\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff] ?){3,}")
 """Glyphs of a font that does not say which characters they are; a bullet is alone."""
+_UNTITLED = ("untitled", "(untitled)", "untitled document", "unbenannt", "sans titre", "none")
+"""Titles that programs write where there is none."""
 _HIDDEN = 2 | 32
 """Flags of annotations that are not shown on a screen."""
 _PASSWORD = 1 << 13
@@ -77,6 +79,7 @@ def extract_pages(data: bytes) -> dict[str, object]:
             if left < 0:
                 raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
         title = str((reader.metadata and reader.metadata.title) or "").strip()
+        title = "" if title.lower() in _UNTITLED else title
         warnings = [*_find_losses(reader, scans, garbled), *warnings, *_name_unseen(unseen)]
     except CopilotError:
         raise

@@ -196,3 +196,8 @@ def test_an_encrypted_file_names_the_package_that_reads_it(monkeypatch: pytest.M
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(CopilotError, match="the package 'cryptography' is not installed"):
         pdf.extract_pages(data)
+
+
+@in_one_test(("title", "name"), [("Boilers", "Boilers"), ("untitled", "b.pdf"), ("", "b.pdf")])
+def test_a_document_has_the_title_of_a_person_or_the_name_of_its_file(title: str, name: str):
+    assert read_document(make_pdf("x", title=title), "b.pdf").title == name

@@ -12,9 +12,6 @@ DateOrder = Literal["day-first", "month-first"]
 Order = Literal[DateOrder, "year-first"]
 
 
-_ZONE = "Z"
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """How texts stand for values of a type in DuckDB."""
@@ -28,7 +25,9 @@ class Form:
     """A regular expression of the texts that have the form, where DuckDB reads more."""
     order: Order | None = None
     point: str = ""
-    """The decimal separator of a number, or `Z` for a time with its time zone."""
+    """The decimal separator of a number."""
+    has_zone: bool = False
+    """Whether it is a time with its time zone."""
 
     def read(self, text: str) -> str:
         """Return the SQL of the value of a text, which is SQL itself."""
@@ -50,8 +49,8 @@ class Form:
 
     def goes_with(self, other: "Form", order: DateOrder | None) -> bool:
         """Return whether values of both forms may stand in one column, with dates in an order."""
-        if _ZONE in (self.point, other.point):
-            return self.point == other.point
+        if self.has_zone != other.has_zone:
+            return False
         return self.order in (None, order) and self.point in ("", other.point)
 
     def fits(self, values: Sequence[str]) -> bool:
@@ -185,7 +184,7 @@ IN_UTC = Form(
     re.compile(_MOMENT),
     "TRY_CAST($v AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE 'UTC'",
     _MOMENT,
-    point=_ZONE,
+    has_zone=True,
 )
 OPERATORS_FORMS = (
     IN_UTC,

@@ -14,7 +14,7 @@ import duckdb
 from copilot_runtime.base.boundaries import describe_doubts
 from copilot_runtime.base.layouts import SAMPLE, Layout, find_layout
 from copilot_runtime.base.shapes import PAGE_NUMBER, RULE
-from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes, TypedColumn
+from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes
 from copilot_runtime.extensions.analyst.engine.csv.forms import DateOrder
 from copilot_runtime.extensions.analyst.engine.csv.lines import (
     MOST_NOTES,
@@ -22,6 +22,7 @@ from copilot_runtime.extensions.analyst.engine.csv.lines import (
     read_remarks,
     rewrite,
 )
+from copilot_runtime.extensions.analyst.engine.csv.readings import TypedColumn
 from copilot_runtime.extensions.analyst.engine.csv.totals import Totals, is_sum
 from copilot_runtime.extensions.analyst.engine.csv.values import (
     Kind,

@@ -7,7 +7,7 @@ from math import isclose
 
 import duckdb
 
-from copilot_runtime.extensions.analyst.engine.csv.columns import TypedColumn
+from copilot_runtime.extensions.analyst.engine.csv.readings import TypedColumn
 from copilot_runtime.extensions.analyst.engine.datasets import (
     match_labels,
     quote_name,

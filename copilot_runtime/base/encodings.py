@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -83,10 +82,10 @@ _HANDICAPS = {"cp1252": 0.0, "cp1250": 1.5, "cp1254": 2.5}
 """The costs of codecs that are not as frequent."""
 _TURKISH = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 
-_BYTES = (*_LATIN, *_LETTERS)
-"""Codecs of one byte for each character."""
-
 _KANA = re.compile("[\u3041-\u30fe]")
+
+NO_TEXT = b"\0\x1a"
+"""Zero bytes, which systems write where a program ends, and the mark at the end of texts of DOS."""
 
 BLOCK = 1024 * 1024
 _SAMPLE = 32 * 1024
@@ -102,20 +101,50 @@ class Encoding(NamedTuple):
     """`True` if the text only looks like it."""
     is_damaged: bool = False
     """`True` if some bytes are not of the encoding."""
-    other: str = ""
-    """The codec of the bytes that are not UTF-8, in a text that has lines of both."""
+    has_utf8: bool = False
+    """`True` if it is a guess, and lines are UTF-8."""
 
     @property
     def errors(self) -> str:
         """The error handler for decoding: only UTF-8 is certain enough to replace invalid bytes."""
-        if self.other:
-            return f"copilot-{self.other}"
         return "replace" if self.codec == "utf-8" else "strict"
 
     @property
     def label(self) -> str:
         """Its name for people."""
-        return f"{self.other}, but for lines that are UTF-8" if self.other else self.codec
+        return f"{self.codec}, but for lines that are UTF-8" if self.has_utf8 else self.codec
+
+
+class LineDecoder:
+    """Decodes the lines of a text in a guessed encoding, of which some may be UTF-8.
+
+    Bytes that are of neither are replaced.
+    """
+
+    def __init__(self, codec: str) -> None:
+        self._codec = codec
+        self.encoding = Encoding(codec, is_guess=True)
+        """What the lines were."""
+
+    def decode(self, line: bytes) -> str:
+        """Return a line as text."""
+        with suppress(UnicodeDecodeError):
+            text = line.decode()
+            if text.isascii():
+                return text
+            if self._may_be_utf8(text):
+                self.encoding = self.encoding._replace(has_utf8=True)
+                return text
+        return line.decode(self._codec, "replace")
+
+    def _may_be_utf8(self, text: str) -> bool:
+        """Return whether letters that bytes have as UTF-8 are more than a coincidence."""
+        if self._codec in _LATIN:
+            return all(it < "\u0250" or it >= "\u0800" for it in text)
+        is_known = text == text.encode(self._codec, "ignore").decode(self._codec)
+        return is_known and (
+            self._codec in _LETTERS or all(it < "\x80" or it >= "\u0800" for it in text)
+        )
 
 
 class Losses:
@@ -156,7 +185,11 @@ def decode_text(data: bytes, declared: str = "") -> tuple[str, Encoding]:
         if wide or _is_read(text):
             return text, Encoding(codec, is_damaged=True)
     encoding = detect_encoding([data])
-    return data.decode(encoding.codec, encoding.errors), encoding
+    if not encoding.is_guess:
+        return data.decode(encoding.codec, encoding.errors), encoding
+    decoder = LineDecoder(encoding.codec)
+    text = "".join(map(decoder.decode, data.splitlines(keepends=True)))
+    return text, decoder.encoding
 
 
 def detect_file_encoding(path: Path) -> Encoding:
@@ -189,23 +222,7 @@ def detect_encoding(blocks: Iterable[bytes]) -> Encoding:
         return Encoding("utf-8", is_damaged=True)
     lines = sample.split(b"\n")
     others = [line for line in lines if not _is_utf8(line)]
-    if len(others) < len(lines):
-        codec = _guess(b"\n".join(others))
-        text = b"\n".join(line for line in lines if _is_utf8(line)).decode()
-        if codec in _BYTES and text == text.encode(codec, "ignore").decode(codec):
-            return Encoding("utf-8", is_guess=True, other=codec)
-    return Encoding(_guess(sample), is_guess=True)
-
-
-def _decode_other(codec: str, error: UnicodeError) -> tuple[str, int]:
-    """Decode the bytes of a text in UTF-8 that are of another codec, as its error handler."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return error.object[error.start : error.end].decode(codec, "replace"), error.end
-
-
-for _codec in _BYTES:
-    codecs.register_error(f"copilot-{_codec}", partial(_decode_other, _codec))
+    return Encoding(_guess(b"\n".join(others or lines)), is_guess=True)
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -220,6 +237,8 @@ def find_wide_codec(block: bytes) -> str | None:
     if codec := next((codec for mark, codec in _MARKS if block.startswith(mark)), None):
         return codec
     head = block[:1000]
+    bare = head.rstrip(NO_TEXT)
+    head = bare if len(head) - len(bare) > 3 else head
     if len(head) < 4 or head.count(0) < len(head) // 4:
         return None
     return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"

@@ -169,12 +169,13 @@ def decode_text(data: bytes, *, is_page: bool = False) -> tuple[str, list[str]]:
             "The encoding of the text is not known.", hint="Save it as UTF-8."
         ) from error
     text = text.removeprefix("\ufeff")
+    losses = encodings.Losses()
+    losses.add(text)
+    label = losses.describe(encoding.label) if losses.count else encoding.label
     if encoding.is_damaged:
-        losses = encodings.Losses()
-        losses.add(text)
-        return text, [f"Its encoding is {losses.describe(encoding.codec)}."]
+        return text, [f"Its encoding is {label}."]
     if encoding.is_guess:
-        return text, [f"The encoding was guessed: {encoding.label}. Save it as UTF-8 to be sure."]
+        return text, [f"The encoding was guessed: {label}. Save it as UTF-8 to be sure."]
     return text, []
 
 

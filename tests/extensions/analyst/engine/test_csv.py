@@ -13,6 +13,7 @@ from copilot_runtime.base.encodings import BLOCK
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -498,17 +499,34 @@ async def test_a_file_with_a_broken_letter_loses_only_this_one(
     assert description == "t.csv is utf-8, but for 1 character in line 3."
 
 
+MIXTURES: Mapping[str, Mapping[str, str]] = {
+    "cp1252": {"utf-8": "Zoë Łukasz", "cp1252": "Jürgen € Köhler Spaß“"},
+    "cp1251": {"utf-8": "Иван Москва", "cp1251": "Пётр Казань"},
+    "cp932": {"utf-8": "表示", "cp932": "山田太郎は東京に住んでいます"},
+}
+
+
+@in_one_test("codec", MIXTURES)
 async def test_a_file_with_lines_of_two_encodings_has_the_letters_of_both(
-    tmp_path: Path, options: EngineOptions
+    tmp_path: Path, options: EngineOptions, codec: str
 ) -> None:
-    names = {"utf-8": "Zoë", "cp1252": "Jürgen € Köhler"}
+    names = MIXTURES[codec]
     lines = [b"id,name", *(f"1,{name}".encode(codec) for codec, name in names.items())]
     (tmp_path / "t.csv").write_bytes(b"\n".join(lines))
     _, rows, description = await read(options, tmp_path / "t.csv")
     assert [*rows] == [(1, name) for name in names.values()]
     assert description == (
-        "t.csv is not UTF-8: it is read as cp1252, but for lines that are UTF-8."
+        f"t.csv is not UTF-8: it is read as {codec}, but for lines that are UTF-8."
     )
+
+
+async def test_bytes_behind_the_last_line_are_no_row(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "t.csv").write_bytes(b"id,name\n1,A\n" + b"\0" * 500 + b"\x1a")
+    _, rows, description = await read(options, tmp_path / "t.csv")
+    assert [*rows] == [(1, "A")]
+    assert description == "The last 501 bytes of t.csv are no text, and are left out."
 
 
 async def test_all_files_of_a_data_set_decide_on_the_order_of_its_dates(

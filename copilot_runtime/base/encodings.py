@@ -141,8 +141,8 @@ class LineDecoder:
         """Return whether letters that bytes have as UTF-8 are more than a coincidence."""
         if self._codec in _LATIN:
             return all(it < "\u0250" or it >= "\u0800" for it in text)
-        is_known = text == text.encode(self._codec, "ignore").decode(self._codec)
-        return is_known and (
+        has_letters = text == text.encode(self._codec, "ignore").decode(self._codec)
+        return has_letters and (
             self._codec in _LETTERS or all(it < "\x80" or it >= "\u0800" for it in text)
         )
 

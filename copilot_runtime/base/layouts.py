@@ -43,9 +43,11 @@ _REMARK = re.compile(
 )
 """The beginning of a note below a table."""
 _PAGE = re.compile(
-    r"\s*(?:<(?:!doctype|html|head|body|table|\?xml)\b|[\[{]\s*[{\"]\w)", re.IGNORECASE
+    r"\s*(?:<(?:!doctype|html|head|body|table|\?xml)\b|[\[{]\s*[{\"]\s*[\"\w]|PK\x03\x04)",
+    re.IGNORECASE,
 )
 """The beginning of other formats, which programs name `.csv` or `.xls`."""
+_DIGITS = re.compile(r"\d+")
 _ALIGNED = re.compile(r"\S {2,}\S+ {2,}\S")
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S+[.!]|.{12,}\u3002", re.DOTALL)
 
@@ -107,7 +109,7 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
     if not is_whole and not (lines := lines[:-1]):
         raise ValueError(f"its first line has more than {SAMPLE:,} characters")
     if _PAGE.match(head):
-        raise ValueError("it is HTML, XML or JSON")
+        raise ValueError("it is HTML, XML, JSON or packed")
     may_have_rules = any(it in head for it in RULES)
     plain_lines = [
         line for line in lines if not (line.startswith("#") or (may_have_rules and is_rule([line])))
@@ -185,7 +187,8 @@ def _find_first_table(records: Sequence[Line], starts: Sequence[int]) -> tuple[i
     if width < 3:
         if next_width <= width:
             return 0, ends[0]
-        is_table = len(above) > _HEAD or names_values(above[0], above[1:])
+        rows = [record for record in above if sum(map(bool, record)) > 1]  # below a title
+        is_table = len(above) > _HEAD or names_values(rows[0], rows[1:])
         return (0, len(records)) if is_table else (ends[0], ends[1])
     return (0, ends[0]) if len(widths) == 1 or len(above) > 5 else (ends[0], ends[1])
 
@@ -281,7 +284,9 @@ def _find_first(records: Sequence[Record], width: int) -> int:
             if at and _is_header(record, records[at + 1 :]):
                 return at
             break
-    return next((at for at, record in enumerate(records) if not _is_title(record, width)), 0)
+    found = next((at for at, record in enumerate(records) if not _is_title(record, width)), 0)
+    has_names = not found or _is_header(records[found], records[found + 1 :])
+    return found if has_names or len(records[found - 1]) < width else found - 1
 
 
 def _find_only_name(records: Sequence[Record]) -> int:
@@ -293,6 +298,11 @@ def _find_only_name(records: Sequence[Record]) -> int:
     return titles - 1 if is_above else 0
 
 
+def _has_numbers_inside(record: Record) -> bool:
+    """Return whether a record is a line with several numbers, such as that of a log."""
+    return len(record) == 1 and len(_DIGITS.findall(record[0])) > 2
+
+
 def _is_title(record: Record, width: int) -> bool:
     """Return whether a record stands above the table: it has one text, of several columns."""
     values = [cell for cell in record if cell]
@@ -302,7 +312,11 @@ def _is_title(record: Record, width: int) -> bool:
 
 def _is_header(first: Record, below: Sequence[Record]) -> bool:
     """Return whether a record names the columns: years and dates may be names, numbers are not."""
+    if below and all(map(_has_numbers_inside, (first, *below[:_HEAD]))):
+        return False
     for at, cell in enumerate(first):
+        if "@" in cell and all("@" in row[at] for row in below if at < len(row)):
+            return False
         shape = find_shape(cell)
         if shape == "number":
             return False

@@ -142,8 +142,8 @@ class Copy:
     def _copy_json(self, source: DataSource, name: str) -> StoredTable:
         files = [decode_file(self._connection, it, self._texts) for it in list_files(source)]
         options = CsvOptions(columns=source.columns, dates=source.dates)
-        notes = copy_json(self._connection, name, files, self._texts, options)
-        return replace(self._read_table(name), notes=notes)
+        notes, totals = copy_json(self._connection, name, files, self._texts, options)
+        return replace(self._read_table(name), notes=notes, totals=totals)
 
     def _copy_database(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         location = quote_text(str(list_files(source)[0]))

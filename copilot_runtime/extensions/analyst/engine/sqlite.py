@@ -50,7 +50,8 @@ def export_tables(
     """Export all tables in one transaction into files beside `part`."""
     try:
         with closing(_connect(file)) as connection:
-            connection.text_factory = _decode_text
+            texts = _Texts()
+            connection.text_factory = texts.decode
             connection.execute("BEGIN")
             found = [row for row in connection.execute(_TABLES) if only in {None, row[0]}]
             notes = [*_describe_views(connection, found)]
@@ -58,7 +59,11 @@ def export_tables(
             for number, (name, type) in enumerate(found):
                 target = part.with_name(f"{part.name}-{number}.csv")
                 try:
+                    texts.count = 0
                     export = _export_table(connection, name, target, on_rows)
+                    if texts.count:
+                        note = f"Texts that are not UTF-8 are read as cp1252: {texts.count:,}."
+                        notes.append(note)
                 except sqlite3.OperationalError as error:
                     if type == "table" or only is not None:
                         raise
@@ -89,8 +94,20 @@ def _connect(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
-def _decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+class _Texts:
+    """Decodes texts; SQLite keeps any bytes that a program has written."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of those that were not UTF-8."""
+
+    def decode(self, data: bytes) -> str:
+        """Return a text."""
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            self.count += 1
+            return data.decode("cp1252", "replace")
 
 
 def _export_table(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,11 @@ TABLES: Mapping[str, tuple[Sequence[str], Rows]] = {
     "2010,5\n2011,6\n": (["column0", "column1"], [(2010, 5), (2011, 6)]),
     "year,2026-01,2026-02\n2010,5,6\n": (["year", "2026-01", "2026-02"], [(2010, 5, 6)]),
     "name,city,\nAnn,Oslo,\n": (["name", "city"], [("Ann", "Oslo")]),
+    "id,,\n1,2,3\n4,5,6\n": (["id", "column1", "column2"], [(1, 2, 3), (4, 5, 6)]),
+    "Jan 3 12:00 up\nJan 3 12:05 down\n": (
+        ["column0"],
+        [("Jan 3 12:00 up",), ("Jan 3 12:05 down",)],
+    ),
     "name,\nAnn,1\nBob,2\n": (["name", "column1"], [("Ann", 1), ("Bob", 2)]),
     "Sales of May\n\na;b\n1;2,5\n": (["a", "b"], [(1, 2.5)]),
     ",2025,,2026,\nr,a,b,a,b\nN,1,2,3,4\n": (
@@ -353,7 +358,32 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
     ),
     "d;n\n01.31.2026;1\n02.03.2026;2\n": (
         [(date(2026, 1, 31), 1), (date(2026, 2, 3), 2)],
-        "",
+        "'d' has dates with points, and is read month-first.",
+    ),
+    "k,x\na,5%\nb,0.07\nc,10%\n": (
+        [("a", "5%"), ("b", "0.07"), ("c", "10%")],
+        f"'x' is a text: {_SIGNS}.",
+    ),
+    "firm,city,n\nShell,Rome,1\nTotal,Oslo,2\nBP,Rome,3\n": (
+        [("Shell", "Rome", 1), ("Total", "Oslo", 2), ("BP", "Rome", 3)],
+        "Lines may add up others, such as 'Total': 1.",
+    ),
+    "claim,kind,n\n1,partial,10\n2,total,200\n3,partial,30\n4,total,500\n": (
+        [(1, "partial", 10), (2, "total", 200), (3, "partial", 30), (4, "total", 500)],
+        "Lines may add up others, such as 'total': 2.",
+    ),
+    "day,text,n\n2026-01-01,Opening balance,1\n2026-01-31,Closing balance,3\n": (
+        [(date(2026, 1, 1), "Opening balance", 1), (date(2026, 1, 31), "Closing balance", 3)],
+        "Lines may add up others, such as 'Closing balance', 'Opening balance': 2.",
+    ),
+    "page,n,share\n/,1234,45%\n/a,567,30%\n,1801,40%\n": (
+        [("/", 1234, 45), ("/a", 567, 30), (None, 1801, 40)],
+        "Lines without 'page' may be totals, as their numbers add up those above: 1. 'share' is "
+        "in '%'.",
+    ),
+    "t\n2026-01-03 12:00:00.123456789\n": (
+        [(datetime(2026, 1, 3, 12, 0, 0, 123456),)],
+        "Times of 't' are cut to six decimals of a second.",
     ),
     "part,cells,share\n1E5,1e5,1.0E-5\n2E10,2e+06,1E-3\n31,7,0.5\n": (
         [("1E5", 1e5, 1e-5), ("2E10", 2e6, 1e-3), ("31", 7.0, 0.5)],
@@ -413,6 +443,10 @@ SEVERAL: Mapping[str, Sequence[tuple[Sequence[str], Rows]]] = {
     "sep=;\nmonth;sold\nMay;1,5\nmonth;paid\nMay;2\nJune;3\n": [
         (["month", "sold"], [("May", 1.5)]),
         (["month", "paid"], [("May", 2), ("June", 3)]),
+    ],
+    "Sales\ncity,n\nOslo,1\nRome,2\n\nCosts\ncity,n,cur\nOslo,1,EUR\n": [
+        (["city", "n"], [("Oslo", 1), ("Rome", 2)]),
+        (["city", "n", "cur"], [("Oslo", 1, "EUR")]),
     ],
     "North\ncity,n\nOslo,1\n\nSouth\ncity,n\nRome,2\n": [
         (["city", "n"], [("Oslo", 1)]),
@@ -555,6 +589,12 @@ TOLD: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
         ],
         "Values of 'd' that are no DATE are empty: 1. Values of 'n' that are no DECIMAL(9,2) are "
         "empty: 1. 'n' is in '\u20ac'.",
+    ),
+    "k;n;t\na;1.000;2026-03-29T02:30:00+01:00\nb;2.000;2026-03-29 02:30\n": (
+        {"columns": {"n": "bigint", "t": "timestamptz"}},
+        [("a", 1000, datetime(2026, 3, 29, 1, 30, tzinfo=UTC)), ("b", 2000, None)],
+        "'n' has points, which are read as those of thousands. Values of 't' that are no "
+        "TIMESTAMPTZ are empty: 1.",
     ),
     "d;n;m\n03.01.2026;1.234;1,234\n04.01.2026;2.500;2,500\n": (
         {"dates": "day-first", "columns": {"d": "timestamp", "n": "bigint", "m": "double"}},

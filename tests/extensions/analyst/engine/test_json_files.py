@@ -39,6 +39,11 @@ JSON: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
         [(12345678901234567890123, 9007199254740992.0), (7, 0.5)],
         "'m' has numbers of more than 15 digits, which are rounded.",
     ),
+    '[{"r":"N","p":"A","v":1},{"r":"N","p":"B","v":2},{"r":"N","p":"Total","v":3}]': (
+        {},
+        [("N", "A", 1), ("N", "B", 2), ("N", "Total", 3)],
+        "Lines with 'Total' in 'p': 1. Leave them out of sums.",
+    ),
     '[{"d":"01-02-2026","z":"12.50","n":5}]': (
         {"dates": "day-first", "columns": {"z": "double", "N": "varchar", "q": "date"}},
         [(date(2026, 2, 1), 12.5, "5")],

@@ -205,6 +205,7 @@ async def test_a_database_of_sqlite_loses_only_what_cannot_be_read(
         connection.commit()
     with closing(sqlite3.connect(tmp_path / "town.sqlite")) as connection, connection:
         connection.execute('CREATE TABLE streets("", b)')
+        connection.execute("INSERT INTO streets VALUES (1, CAST(x'4dfc6c' AS TEXT))")
     (tmp_path / "damaged.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 4_000)
     engine = Engine(options, [parse_source(str(tmp_path / "*.sqlite"))])
     await engine.open()
@@ -212,6 +213,9 @@ async def test_a_database_of_sqlite_loses_only_what_cannot_be_read(
         assert sorted(engine.datasets) == ["days", "notes", "streets", "wide"]
         assert [*engine.problems] == ["damaged"]
         assert [it.name for it in engine.datasets["streets"].columns] == ["column0", "b"]
+        assert await read(engine, "SELECT b FROM streets") == [("M\u00fcl",)]
+        streets = engine.datasets["streets"].description
+        assert streets == "Texts that are not UTF-8 are read as cp1252: 1."
         assert engine.datasets["days"].description == (
             "The view 'broken' cannot be read and is left out. 'none' is a text: not all of its "
             "values are a DATE. 'n' is a text: it has numbers and other values."

@@ -67,8 +67,8 @@ def make_plain(type: str, texts: str = "") -> Form:
 
 
 BOOLEAN = make_plain("BOOLEAN", "(?i:true|false)")
-_YES = "true t yes y 1 ja j oui s\u00ed si s\u00ec sim tak \u0434\u0430"
-_NO = "false f no n 0 nein nee non n\u00e3o nie \u043d\u0435\u0442"
+_YES = "true t yes y 1 wahr vrai ja j oui s\u00ed si s\u00ec sim tak \u0434\u0430"
+_NO = "false f no n 0 falsch faux nein nee non n\u00e3o nie \u043d\u0435\u0442"
 # digits after a zero are a code, such as that of a place
 _DIGITS = "[+-]?(?:0|[1-9][0-9]{0,18})"
 INTEGER = Form("BIGINT", re.compile(_DIGITS), "TRY_CAST($v AS BIGINT)", _DIGITS)
@@ -99,7 +99,7 @@ POINT = _group_digits(",", ".")
 COMMA = _group_digits(".", ",")
 AMBIGUOUS = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
 """A number with a fraction or a thousand, depending on the decimal separator."""
-PHONE = re.compile(r"\+\d{7,15}")
+PHONE = re.compile(r"\+\d[\d ]{6,16}\d")
 VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
 VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
 WITH_SIGN = re.compile(
@@ -207,6 +207,7 @@ _UNIT = re.compile(
 """A number with a currency before or behind it, or with a percent sign."""
 
 
+_SHARES = "%\u2030"
 _WORD = re.compile(rf"()[+-]?[\d.,'{_SPACES}]*\d[{_SPACES}]*([^\s\d.,+-][^\d.,+-]{{0,9}})")
 """A number with any unit behind it."""
 
@@ -214,15 +215,20 @@ _WORD = re.compile(rf"()[+-]?[\d.,'{_SPACES}]*\d[{_SPACES}]*([^\s\d.,+-][^\d.,+-
 def find_unit(values: Sequence[str], *, is_number: bool = False) -> str:
     """Return the only unit that numbers of a sample have, a currency or %, or an empty string.
 
-    If a column `is_number`, its unit may be any word, and is that of most numbers with one.
+    If a column `is_number`, its unit may be any word, and is that of most numbers with one. Numbers
+    without % may be others than those with it.
     """
     patterns = (_UNIT, _WORD) if is_number else (_UNIT,)
     values = [re.sub(_NEGATIVE, r"\1\2", it) for it in values] if is_number else values
-    matches = (
-        next(filter(None, (pattern.fullmatch(it) for pattern in patterns)), None) for it in values
-    )
-    units = Counter((match[1] or match[2]).strip() for match in matches if match)
+    matches = [
+        match
+        for it in values
+        if (match := next(filter(None, (pattern.fullmatch(it) for pattern in patterns)), None))
+    ]
+    units = Counter((match[1] or match[2]).strip() for match in matches)
     unit, count = units.most_common(1)[0] if units else ("", 0)
+    if unit in _SHARES and not is_number and count < len([it for it in values if it != "0"]):
+        return ""
     return unit if count == units.total() or (is_number and count * 2 > units.total()) else ""
 
 

@@ -37,6 +37,8 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
+_SMALL = re.compile(r":\d\d\.\d{6}\d*[1-9]")
+"""A time with more decimals than DuckDB keeps."""
 _MAJORITY = 500
 """Different values of which half have to be of a type for its loss to be named."""
 _NUMBERS = {
@@ -46,6 +48,7 @@ _NUMBERS = {
 }
 """Type of numbers → whether they are whole."""
 _WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+_HAS_ZONE = re.compile(r"\d(?:Z|[+-]\d\d(?::?\d\d)?)$")
 _DATES = ("DATE", "TIMESTAMP", _WITH_ZONE)
 
 
@@ -112,7 +115,10 @@ class Reading:
         set `may_be_mixed`, numbers that may be both are texts.
         """
         self.doubt = _choose_separator(self.forms, is_comma, may_be_thousands=may_be_thousands)
-        if DECIMAL in self.forms and (lost := _find_lost_form(self.name, self.values)):
+        has_numbers = any(one.type in _NUMBERS for one in self.forms)
+        if has_numbers and any(map(PHONE.fullmatch, self.values)):
+            self.forms, self.doubt = [], "is a text: its values may be telephone numbers"
+        elif DECIMAL in self.forms and (lost := _find_lost_form(self.name, self.values)):
             self.forms, self.doubt = [], lost
         elif may_be_mixed and any(map(AMBIGUOUS.fullmatch, self.values)):
             self.doubt = "is a text: its files may write thousands and fractions differently"
@@ -132,6 +138,8 @@ class Reading:
             return TypedColumn(name=self.name, select=select, note=" ".join(notes))
         type, select, losses = self._convert(order)
         notes += losses
+        if type.startswith("TIME") and any(map(_SMALL.search, self.values)):
+            notes.append(f"Times of {self.name!r} are cut to six decimals of a second.")
         if self.forms[0] is IN_UTC:
             notes.append(f"{self.name!r} is in UTC.")
         if self.unit:
@@ -155,6 +163,8 @@ class Reading:
         if len(orders) > 1 and not dates and all("[.]" in one.texts for one in self.forms):
             self.forms = [one for one in self.forms if one.order == "day-first"]
             self.doubt = "has dates with points, and is read day-first"
+        elif orders == {"month-first"} and not dates and "[.]" in self.forms[0].texts:
+            self.doubt = "has dates with points, and is read month-first"
         elif len(orders) > 1 or "year-first" in orders:
             if order is None:
                 other = "year" if "year-first" in orders else "month"
@@ -212,6 +222,7 @@ class OperatorsReading(Reading):
                 f"The settings give {name!r} the type {type}, which DuckDB does not have."
             ) from None
         self._is_number = kind in _NUMBERS
+        self._is_whole = _NUMBERS.get(kind, False)
         self.unit = find_unit(values, is_number=True) if self._is_number else ""
         self._others: Sequence[Form] = ()
         """Further forms that some values have."""
@@ -237,22 +248,25 @@ class OperatorsReading(Reading):
         if not self.forms:
             self.doubt = f"is a text: none of its values is of the type {self.type}"
             return
-        # with whole numbers, thousands would be the only choice
-        is_fraction = is_comma is None and DECIMAL not in self.forms
-        self.doubt = _choose_separator(self.forms, is_fraction or is_comma)
+        if is_comma is None:  # points of whole numbers are those of thousands
+            is_comma = self._is_whole or DECIMAL not in self.forms
+        self.doubt = self.doubt or _choose_separator(self.forms, is_comma)
 
     def _find_forms(self, kind: str) -> list[Form]:
         """Return the forms of most values."""
-        is_whole = _NUMBERS.get(kind, False)
         kinds = next((them for them in (_NUMBERS, _DATES) if kind in them), (kind,))
         forms = [
             one
             for one in (*FORMS, *OPERATORS_FORMS)
             if one.type in kinds and (one.type != _WITH_ZONE or kind == _WITH_ZONE)
         ]
+        if kind == _WITH_ZONE and any(map(_HAS_ZONE.search, self.values)):
+            forms = [one for one in forms if one.type == _WITH_ZONE]
+        elif kind == _WITH_ZONE:
+            self.doubt = "has no time zones, and is read as UTC"
         if self._is_number or not forms:
-            plain = make_plain(self.type, "[+-]?[0-9]+" if is_whole else "")
-            forms.append(plain if is_whole else replace(plain, point="."))
+            plain = make_plain(self.type, "[+-]?[0-9]+" if self._is_whole else "")
+            forms.append(plain if self._is_whole else replace(plain, point="."))
         counts = ", ".join(f"count({self._cast(one)})" for one in forms)
         count, *found = self._table.ask(f"count({self.text}), {counts}")
         most = max(found)
@@ -293,8 +307,6 @@ def _find_lost_form(name: str, values: Sequence[str]) -> str:
     """
     if any("E" in it for it in values) and all(map(CODE.fullmatch, values)):
         return "is a text: its values may be codes, of which 1E5 is not 100000"
-    if all(map(PHONE.fullmatch, values)):
-        return "is a text: its values may be telephone numbers"
     if not all(map(VERSION.fullmatch, values)):
         return ""
     forms = {*values}

@@ -90,7 +90,7 @@ class CsvFiles:
         ]
         texts = parts[0]
         if len(parts) > 1:
-            if len({frozenset(layout.names) for layout, _ in pairs}) > 1:
+            if len({frozenset(map(str.lower, layout.names)) for layout, _ in pairs}) > 1:
                 self._notes.append("Its files have different columns: what one lacks is empty.")
             texts = "temp.csv_texts"
             union = " UNION ALL BY NAME ".join(f"FROM {part}" for part in parts)

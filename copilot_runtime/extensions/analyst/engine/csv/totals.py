@@ -1,7 +1,7 @@
 """The lines of a table that add up others, by their labels or by their numbers."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isclose
 
@@ -22,7 +22,8 @@ _LABELS = 3
 _PLACES = 8
 """Columns in which `Total` is a label also behind other values, as in `North, Total, 12`."""
 _TOTALS = (
-    *("total", "totals", "grand total", "subtotal", "sub-total", "sum", "total general"),
+    *("total", "totals", "grand total", "subtotal", "sub-total", "total general"),
+    *("gesamtbetrag", "rechnungsbetrag", "total amount", "amount due", "montant total"),
     *("sous-total", "sous total", "subtotale", "subtotaal", "summa", "celkem", "összesen", "i alt"),
     *("\u03c3", "\u2211", "toplam", "soma", "yhteensä"),
     *("summe", "gesamt", "gesamtsumme", "zwischensumme", "somme", "total général", "suma"),
@@ -32,11 +33,12 @@ _TOTALS = (
     *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
 )
 """Labels of lines that add up others."""
-_AVERAGES = (
+_FIRST_LABELS = (
+    "sum",
     *("average", "averages", "avg", "durchschnitt", "mittelwert", "moyenne", "promedio", "ø"),
-    *("gemiddelde", "среднее", "平均", "平均値"),
+    *("gemiddelde", "среднее", "平均", "平均値", "mean", "median", "mittel", "std. dev.", "sd"),
 )
-"""Labels of lines that average others; behind the first value of a line, they may be a grade."""
+"""Labels only as the first value of a line; behind it, they may be a grade or a metric."""
 _SUMS = (
     *("total", "subtotal", "sub-total", "grand total", "sum of", "summe", "zwischensumme"),
     *("gesamt", "итого", "合计", "总计", "合計", "小計", "kontostand", "saldo", "endsaldo"),
@@ -45,7 +47,9 @@ _SUMS = (
 )
 """The beginnings of labels of lines that may add up others."""
 _SUM_PATTERN = (
-    rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
+    rf"(?im)\A({'|'.join(sorted(_FIRST_LABELS))})(\W|$)"
+    rf"|^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
+    r"|^(all|alle|tous|todos|both sexes|المجموع|कुल)$"
     r"|\s(total|subtotal|gesamt|summe|insgesamt|ergebnis|totaal|razem|итого|всего)$|[计計]$"
 )
 
@@ -61,26 +65,33 @@ class Totals:
 
     def find(self, part: str, columns: Sequence[str]) -> None:
         """Find the lines of a part of the texts that say that they add up others."""
-        totals, averages = quote_texts(_TOTALS), quote_texts(_AVERAGES)
         [(count,)] = self._connection.execute(f"SELECT count(*) FROM {part}").fetchall()
         labels: set[str] = set()
         for at, column in enumerate(columns[:_PLACES]):
             word = f"lower(trim({column}, ' :'))"
-            condition = f"{word} IN ({totals})"
-            if at < _LABELS:
-                before = "".join(f" AND coalesce({it}, '') = ''" for it in columns[:at])
-                condition += f" OR {word} IN ({averages}){before}"
-            found = self._count(part, column, condition)
+            is_first = " AND ".join([f"coalesce({it}, '') = ''" for it in columns[:at]] or ["true"])
+            first = quote_texts((*_TOTALS, *_FIRST_LABELS) if at < _LABELS else _TOTALS)
+            is_label = f"{word} IN ({first}) AND {is_first}"
+            others = self._count(part, column, f"{word} IN ({quote_texts(_TOTALS)})")
+            if others.total() * 5 <= count * 2:  # else it is a kind of lines
+                is_label += f" OR {word} IN ({quote_texts(_TOTALS)})"
+            found = self._count(part, column, is_label)
             if 0 < found.total() < count:
                 self._found[column] += found
                 labels |= {*found}
-        label = write_label(columns)
-        others = self._count(part, label, is_sum(columns))
+        if columns:
+            self._note_others(part, columns[:_LABELS], labels)
+
+    def _note_others(self, part: str, columns: Sequence[str], labels: Collection[str]) -> None:
+        """Note the lines that may add up others, as their first values begin as such labels do."""
+        words = (f"trim({it}, ' :')" for it in columns)
+        found = (f"CASE WHEN {_match_sum(word)} THEN {word} END" for word in words)
+        others = self._count(part, f"coalesce({', '.join(found)})", is_sum(columns))
         for word in labels:
             del others[word]
         if others:
-            words = _join_words([*others][:_LABELS])
-            self._notes.append(f"Lines may add up others, such as {words}: {others.total():,}.")
+            some = _join_words([*others][:_LABELS])
+            self._notes.append(f"Lines may add up others, such as {some}: {others.total():,}.")
 
     def leave_out(self, texts: str, find_types: Callable[[str], Sequence[TypedColumn]]) -> None:
         """Leave out the lines whose labels stand in a column of dates or of numbers.
@@ -92,6 +103,7 @@ class Totals:
         totals = {column: match_labels(column, found) for column, found in self._found.items()}
         others = f"(FROM {texts} WHERE NOT ({' OR '.join(totals.values())}))"
         types = {quote_name(one.name): one for one in find_types(others)}
+        plain = [column for column, one in types.items() if one.type == "VARCHAR"]
         for column, is_total in totals.items():
             counts = self._count(texts, column, is_total)
             self._found[column] = counts
@@ -102,6 +114,22 @@ class Totals:
                     f"Lines with {_join_words(counts)} in {types[column].name!r} are left out, as "
                     f"it is a {types[column].type}: {counts.total():,}."
                 )
+            elif counts and self._are_of_others(texts, is_total, plain[plain.index(column) + 1 :]):
+                del self._found[column]
+                self._notes.append(
+                    f"Lines may add up others, such as {_join_words(counts)}: {counts.total():,}."
+                )
+
+    def _are_of_others(self, table: str, is_total: str, columns: Sequence[str]) -> bool:
+        """Return whether lines have a value in `columns`, which lines that add up others lack."""
+        if not columns:
+            return False
+        pairs = ", ".join(
+            f"count(nullif({it}, '')) FILTER ({is_total}), count(DISTINCT nullif({it}, ''))"
+            for it in columns
+        )
+        row = self._connection.execute(f"SELECT {pairs} FROM {table}").fetchall()[0]
+        return any(filled and kinds > 1 for filled, kinds in zip(row[::2], row[1::2], strict=True))
 
     def describe(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """Return the labels of the lines that add up others, by columns, and note them."""
@@ -126,7 +154,8 @@ class Totals:
     def find_bare(self, table: str, columns: Sequence[TypedColumn]) -> None:
         """Say if each line without a label has sums of the lines above it, or of its block."""
         numbers = [quote_name(one.name) for one in columns if one.type in _NUMBERS]
-        labels = [one.name for one in columns if one.type not in _NUMBERS] or [columns[0].name]
+        kinds = (*_NUMBERS, "TIME")
+        labels = [one.name for one in columns if one.type not in kinds] or [columns[0].name]
         is_bare = " AND ".join(f"{quote_name(name)} IS NULL" for name in labels)
         count, rows = self._connection.execute(
             f"SELECT count(*) FILTER ({is_bare}), count(*) FROM {table}"
@@ -159,18 +188,17 @@ class Totals:
 
 
 def is_sum(columns: Sequence[str]) -> str:
-    """Return the SQL condition that the first value of a line says that it adds up others."""
-    return f"regexp_matches({write_label(columns)}, {quote_text(_SUM_PATTERN)})"
+    """Return the SQL condition that one of the first values of a line is as labels of sums are."""
+    texts = (f"nullif(trim(CAST({name} AS VARCHAR), ' :'), '')" for name in columns[:_LABELS])
+    return _match_sum(f"concat_ws(chr(10), {', '.join(texts)})")
 
 
-def write_label(names: Sequence[str]) -> str:
-    """Return the SQL of the first value of a line, without the colon behind it."""
-    texts = ", ".join(f"nullif(trim(CAST({name} AS VARCHAR)), '')" for name in names[:_LABELS])
-    return f"trim(coalesce({texts}), ' :')"
+def _match_sum(text: str) -> str:
+    return f"regexp_matches({text}, {quote_text(_SUM_PATTERN)})"
 
 
 def _adds_up(line: Sequence[float | None], sums: Sequence[tuple[float, float]]) -> bool:
-    """Return whether all numbers of a line are sums, or one is a sum of more than two numbers."""
+    """Return whether all numbers of a line are sums, or one is by more than coincidence."""
     pairs = [(cell, *it) for cell, it in zip(line, sums, strict=True) if cell is not None]
     found = [
         (cell, count)
@@ -178,7 +206,9 @@ def _adds_up(line: Sequence[float | None], sums: Sequence[tuple[float, float]]) 
         if isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
     ]
     is_sum = any(cell and count > 1 for cell, count in found)
-    return is_sum and (len(found) == len(pairs) or any(cell and count > 2 for cell, count in found))
+    return is_sum and (
+        len(found) == len(pairs) or any(cell and (count > 2 or cell > 99) for cell, count in found)
+    )
 
 
 def _join_words(words: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import orjson
 
-from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_dollars
+from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_cost
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceSummary,
     count_spans,
@@ -74,7 +74,7 @@ class _Group:
     def add_usage(self, node: Node) -> None:
         for place, count in enumerate(node.tokens):
             self.tokens[place] += count or 0
-        dollars = read_dollars(node.attributes.get(semconv.COST_DOLLARS))
+        dollars = read_cost(node.attributes)
         if dollars is None:
             self.unpriced += 1
         else:

@@ -159,7 +159,7 @@ function showFacts(spans) {
     began: formatDate(waterfall.begin),
     took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
-    tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",
+    tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out${sums.estimated ? `, estimated for ${sums.estimated} of ${sums.models} requests` : ""}` : "",
     cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? $("no-prices").textContent || "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
     outcome: attributeOf(run, NAME.outcome) === "interrupted" ? "asked a question" : attributeOf(run, NAME.outcome),

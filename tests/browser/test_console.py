@@ -147,13 +147,13 @@ async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browse
         await expect(answer(page)).to_have_text("The action get_time answered: 12:00 in Paris")
 
 
-def suggesting(*suggestions: str) -> Settings:
+def suggesting(*suggestions: str, **of_agents: list[str]) -> Settings:
     """Return the settings of the demo, without a program, with these suggestions."""
     return Settings.model_validate(
         {
             "threads": "memory",
             "adapter": {"name": "demo"},
-            "console": {"suggestions": [*suggestions]},
+            "console": {"suggestions": of_agents or [*suggestions]},
         }
     )
 
@@ -170,6 +170,17 @@ async def test_what_only_the_demo_knows_is_offered_to_the_demo_alone(browser: Br
         async with page.expect_request("**/agent/*/run") as asked:
             await say(page, "hello")
     assert json.loads((await asked.value).post_data or "{}")["tools"] == []
+
+
+async def test_the_page_opens_with_the_agent_whose_suggestions_are_the_first(browser: Browser):
+    runtime = CopilotRuntime(
+        DemoAdapter(),
+        agents={"echo": ScriptedAgent()},
+        settings=suggesting(gone=[], echo=["Say it"]),
+    )
+    async with console(browser, runtime) as page:
+        await expect(page.get_by_label("Agent", exact=True)).to_have_value("echo")
+        await expect(page.get_by_role("button", name="Say it")).to_be_visible()
 
 
 async def test_a_suggestion_that_was_asked_makes_room_for_the_others(browser: Browser):

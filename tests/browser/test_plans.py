@@ -357,8 +357,13 @@ async def test_who_may_not_see_a_plan_is_told_what_all_are_told(browser: Browser
         plan_id = await engine.submit(build_plan("a", user="ann"))
         await page.goto(f"{url}plans#{plan_id}")
         await expect(page.locator("#problem")).to_have_text(f"There is no plan '{plan_id}'.")
-        await expect(page.locator("#nothing")).to_contain_text("No plan of yours.")
+        await expect(page.locator("#nothing")).to_contain_text("Without authentication")
         await expect(page.locator("#plan")).to_be_hidden()
+        await page.set_extra_http_headers({"x-user": "bob"})
+        await page.reload()
+        await expect(page.locator("#nothing")).to_have_text(
+            "No plan of yours yet. Ask the agent that plans, and it is here."
+        )
         await page.set_extra_http_headers({"x-user": "ann"})
         await page.reload()
         await expect(page.locator("#status")).to_have_text("finished")

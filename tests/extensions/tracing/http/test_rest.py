@@ -24,7 +24,16 @@ from copilot_runtime.extensions.tracing.store import MemoryTraceStore, decode_sp
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, semconv
 from copilot_runtime.telemetry.telemetry import Attributes, LocalTelemetry
-from tests.extensions.tracing.http.spans import SECOND, agent, chat, serve, store_of, tool, trip
+from tests.extensions.tracing.http.spans import (
+    SECOND,
+    agent,
+    chat,
+    serve,
+    span,
+    store_of,
+    tool,
+    trip,
+)
 from tests.in_one_test import in_one_test
 
 A, B = "a" * 32, "b" * 32
@@ -284,6 +293,18 @@ def test_statistics_count_by_agent_model_and_tool() -> None:
     ]
 
 
+def test_the_servers_own_work_is_no_user_who_has_not_signed_in() -> None:
+    traces = (
+        [agent("desk", id="1", trace=A, RUN_ID="r")],
+        [span("tools/call", id="1", trace=B, kind=2)],
+        [span("upsert_memory", id="1", trace="c" * 32, OPERATION_NAME="upsert_memory")],
+        [span("ingest", id="1", trace="d" * 32), span("read", id="2", parent="1", trace="d" * 32)],
+    )
+    with serve(store_of(*traces)) as client:
+        users = read(client, "/stats")["users"]
+    assert [(it["name"], it["count"]) for it in users] == [("", 2), ("(server)", 2)]
+
+
 def test_a_jmespath_finds_whole_traces() -> None:
     body = {"query": "[?status.code == `2`]", "limit": 5, "agent": "planner", "has_error": True}
     with serve(two()) as client:
@@ -392,10 +413,10 @@ def test_a_trace_is_exported_and_imported_as_otlp() -> None:
     with serve(two()) as client:
         exported = read(client, f"/{A}?format=otlp")
         spans = read(client, f"/{A}")["spans"]
-    for span in exported["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-        span["spanId"] = span["spanId"].rjust(16, "0")
-        if span.get("parentSpanId"):
-            span["parentSpanId"] = span["parentSpanId"].rjust(16, "0")
+    for it in exported["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        it["spanId"] = it["spanId"].rjust(16, "0")
+        if it.get("parentSpanId"):
+            it["parentSpanId"] = it["parentSpanId"].rjust(16, "0")
     with serve(store_of()) as client:
         answer = client.post("/graphql/traces/import", json=exported)
         ImportResult.model_validate(answer.json())

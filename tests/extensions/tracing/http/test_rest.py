@@ -14,7 +14,7 @@ from copilot_runtime.extensions.tracing.http.rest import (
     FeedbackResult,
     ImportResult,
     QueryResult,
-    Trace,
+    ShownTrace,
     TraceDeletion,
     TracePage,
     TraceStatsModel,
@@ -239,7 +239,7 @@ def test_a_time_after_all_that_a_file_can_keep_is_one_without_traces(
 def test_a_trace_is_its_spans_by_their_start() -> None:
     with serve(two()) as client:
         trace = read(client, f"/{A}")
-        Trace.model_validate(trace)
+        ShownTrace.model_validate(trace)
         head = client.head(f"/graphql/traces/{A}")
     assert [span["span_id"] for span in trace["spans"]] == ["1", "2", "3", "4", "5"]
     assert trace["trace"] | {"models": ["gpt-4o"], "dollars": 0.005} == trace["trace"]

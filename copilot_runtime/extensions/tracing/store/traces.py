@@ -42,8 +42,8 @@ class TraceFilter:
     rating: str = ""
     """`up` or `down`: traces with this rating."""
     text: str = ""
-    """A part of the question, or of the name of a span, of a model, an error, a thread or an
-    answer, in any case; or the beginning of the id of a trace."""
+    """A part of the question, or of the name of a span, of a model, an error or an answer, in any
+    case; or the beginning of the id of a trace, a thread or a run."""
 
 
 @dataclass(slots=True, kw_only=True)

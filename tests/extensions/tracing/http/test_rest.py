@@ -154,11 +154,11 @@ def test_a_run_is_a_scenario_of_its_conversation_and_its_calls(tmp_path: Path) -
     assert "It answered: " in scenario.description
 
 
-def test_a_scenario_says_with_which_settings_file_it_passes(
+def test_a_scenario_has_the_answer_without_thoughts_and_names_the_settings_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
-    messages = [{"id": "1", "role": "user", "content": "Hello"}]
+    messages = [{"id": "1", "role": "user", "content": "Think about the sea"}]
     body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
     with serve(telemetry=telemetry) as client:
         client.post("/graphql/agent/default/run", json=body)
@@ -166,6 +166,7 @@ def test_a_scenario_says_with_which_settings_file_it_passes(
         answer = client.get(f"/graphql/traces/{find(client, 'run_id=r')[0]}?format=scenario")
 
     line = answer.text.splitlines()[0]
+    assert "description: 'It answered: I have thought about it." in answer.text
     assert line.endswith("copilot-runtime test FILE --config 'examples/the demo.yml'")
 
 

@@ -432,6 +432,27 @@ BOOKING = Interrupt(
 )
 
 
+async def test_numbers_of_a_column_have_the_same_digits(browser: Browser):
+    names = ("price", "average", "share", "count", "year", "latitude")
+    rows = [
+        [1579.7, 726.5771432189, 0.08457012345, 12345, 2026, 59.913868],
+        [2.25, 3, 0.00000123456789, 1, 2025, 5.5],
+        [131484.6500000003, 0.00123456789, None, 2.0, 2024, 1],
+    ]
+    table = {"columns": [{"name": name} for name in names], "rows": rows}
+    shown = Activity(message_id="t", activity_type="analyst-table", content=table)
+    async with console(browser, agents(analyst=ScriptedAgent(shown, *said("So.")))) as page:
+        await say(page, "how much?")
+
+        lines = page.locator(".card tbody tr")
+        await expect(lines).to_have_count(3)
+        assert [await line.locator("td").all_inner_texts() for line in await lines.all()] == [
+            ["1,579.70", "726.58", "0.0846", "12,345", "2026", "59.913868"],
+            ["2.25", "3.00", "0.0000012", "1", "2025", "5.500000"],
+            ["131,484.65", "0.0012", "null", "2", "2024", "1.000000"],
+        ]
+
+
 async def test_a_question_of_an_agent_waits_for_approval_even_over_a_reload(browser: Browser):
     async with console(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
         await say(page, "book")

@@ -183,11 +183,19 @@ async def test_the_page_opens_with_the_agent_whose_suggestions_are_the_first(bro
         await expect(page.get_by_role("button", name="Say it")).to_be_visible()
 
 
+_IS_WHOLE = """chips => [...chips.children].every(chip =>
+    chip.getBoundingClientRect().right <= chips.getBoundingClientRect().right)"""
+
+
 async def test_a_suggestion_that_was_asked_makes_room_for_the_others(browser: Browser):
-    settings = suggesting("Hello", "Tell me a long story", "Think about the sea", "Thanks")
+    settings = suggesting(
+        "Hello", "Thanks, that was all", "Think about the sea" + " and so on" * 6, "Thanks"
+    )
     async with console(browser, CopilotRuntime(DemoAdapter(pace=0), settings=settings)) as page:
         offered = page.get_by_role("group", name="Suggestions").get_by_role("button")
-        for left in (3, 2, 1, 0):
+        for width, left in ((360, 3), (700, 2), (1280, 1), (1920, 0)):
+            await page.set_viewport_size({"width": width, "height": 800})
+            assert await page.locator("#chips").evaluate(_IS_WHOLE)
             await offered.first.click()
             await expect(offered).to_have_count(left)
             await expect(page.get_by_role("button", name="Send")).to_be_visible()

@@ -56,6 +56,8 @@ from copilot_runtime.base.errors import (
     MissingPackage,
     RateLimited,
 )
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import Span
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +210,8 @@ class BudgetedAdapter(WrapperAdapter):
 async def _stream_within(budget: Budget, adapter: Adapter, request: ChatRequest) -> Events:
     counts = budget.counts_usage
     expected = _estimate_usage(adapter, request) if counts else Usage(model="")
-    if request.budget is None:
+    is_outermost = request.budget is None
+    if is_outermost:
         request = copy_with(request, budget=budget)
     reserved = await budget.reserve(await _price(budget, [expected]) if counts else _UNPRICED)
     usages: list[Usage] = []
@@ -232,6 +235,8 @@ async def _stream_within(budget: Budget, adapter: Adapter, request: ChatRequest)
         if counts and not usages and (characters or is_left):
             output = -(-characters // CHARACTERS_PER_TOKEN)
             usages.append(replace(expected, output_tokens=output))
+            if is_outermost:  # a trace has the same counts as the budget
+                _add_estimate(request.span, usages[-1])
         if has_running_loop():  # else an abandoned run is garbage-collected
             await budget.settle(await _price(budget, usages) if counts else _UNPRICED, reserved)
 
@@ -267,6 +272,17 @@ def _estimate_usage(adapter: Adapter, request: ChatRequest) -> Usage:
         input_tokens=min(sent // CHARACTERS_PER_TOKEN, most),
         output_tokens=request.parameters.max_tokens or _OUTPUT_TOKENS,
         dollars=0.0 if endpoint.in_process else None,  # no list of prices has such a model
+    )
+
+
+def _add_estimate(span: Span, usage: Usage) -> None:
+    span.set_attributes(
+        {
+            semconv.USAGE_INPUT_TOKENS: usage.input_tokens,
+            semconv.USAGE_OUTPUT_TOKENS: usage.output_tokens,
+            semconv.USAGE_ESTIMATED: True,
+            semconv.COST_DOLLARS: price_usage(usage),
+        }
     )
 
 

@@ -1,10 +1,17 @@
 """The section of the settings for the pages for people."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from copilot_runtime.config.section import Section, Words
+from copilot_runtime.config.section import Section, read_object, split_words
+
+
+def _read_suggestions(value: Any) -> Any:
+    """Parse `a, b` as a list, and JSON text as lists by agent."""
+    is_object = isinstance(value, str) and value.lstrip().startswith("{")
+    return read_object(value) if is_object else split_words(value)
 
 
 class ConsoleSettings(Section):
@@ -21,9 +28,12 @@ class ConsoleSettings(Section):
         pattern=r"(?i)^(.+\.(svg|png))?$",
         description="Logo in header and browser tab: .svg or .png. Empty: ours.",
     )
-    suggestions: Words = Field(
+    suggestions: Annotated[
+        tuple[str, ...] | Mapping[str, tuple[str, ...]], BeforeValidator(_read_suggestions)
+    ] = Field(
         default=(),
-        description="Questions offered before the first message. Empty: those of the agent.",
+        description="Questions offered before the first message, or lists of them by agent: the "
+        "page opens with the first one. Empty: those of the agent.",
     )
 
 

@@ -368,6 +368,7 @@ def _type_name(annotation: Any, description: str) -> str:
         Mapping[str, Any]: "mapping",
         Mapping[str, str]: "mapping",
         str | Mapping[str, Any]: "text | mapping",
+        tuple[str, ...] | Mapping[str, tuple[str, ...]]: "list | mapping",
     }
     if annotation in names:
         return names[annotation]

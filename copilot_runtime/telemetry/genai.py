@@ -288,23 +288,19 @@ def end_chat_span(
         span.set_attributes({semconv.RESPONSE_FINISH_REASONS: ["error"]})
     if error is not None:
         span.fail(error)
-    _add_to_agent(parent, span, usage)
+    _add_to_agent(parent, span)
     span.end()
 
 
-def _add_to_agent(agent: Span, span: Span, usage: TokenUsage | None) -> None:
+def _add_to_agent(agent: Span, span: Span) -> None:
     """Add a model request to the totals of its agent's span: turns and tokens."""
     if agent.is_ended or agent.operation in _NO_AGENTS:
         return
     own, of = agent.attributes, span.attributes
     turns = own[semconv.RUN_TURNS] = own.get(semconv.RUN_TURNS, 0) + 1
-    if usage is not None:
-        for name, count in (
-            (semconv.USAGE_INPUT_TOKENS, usage.input_tokens),
-            (semconv.USAGE_OUTPUT_TOKENS, usage.output_tokens),
-        ):
-            if count is not None:
-                own[name] = own.get(name, 0) + count
+    for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS):
+        if name in of:
+            own[name] = own.get(name, 0) + of[name]
     model = of.get(semconv.REQUEST_MODEL)
     if turns == 1 and model is not None:
         own[semconv.REQUEST_MODEL] = model

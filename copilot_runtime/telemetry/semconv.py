@@ -253,6 +253,11 @@ TOOL_SERVER = _define("copilot.tool.server", "string", "The host of the tool's M
 HOOK_TYPE = _define("copilot.hook.type", "string", "The hook, such as `before_request`.")
 HOOK_RESULT = _define("copilot.hook.result", "string", "`success`, `error` or `refused`.")
 HOOK_NAME = _define("copilot.hook.name", "string", "The name of the hook function.")
+USAGE_ESTIMATED = _define(
+    "copilot.usage.estimated",
+    "boolean",
+    "True if the token counts are estimated, for an answer that ended before the provider counted.",
+)
 COST_DOLLARS = _define("copilot.cost.usd", "double", "The cost, if prices are known.")
 FEEDBACK_RATING = _define("copilot.feedback.rating", "string", "`up` or `down`.")
 FEEDBACK_COMMENT = _content("copilot.feedback.comment", "string", "The comment of the user.")

@@ -20,5 +20,16 @@ ANALYST = {
     "approval_rows": 300,  # small, so that you see how a large download asks first
 }
 
+QUESTIONS = [
+    "Show revenue by month as a chart",
+    "Which products come back most often?",
+    "Export the orders of June 2026 as CSV",
+]
+
 model = OpenAIAdapter(model="gpt-4o") if os.environ.get("OPENAI_API_KEY") else DemoAdapter()
-app = CopilotRuntime(adapter=model, settings=Settings.model_validate({"analyst": ANALYST})).app()
+app = CopilotRuntime(
+    adapter=model,
+    settings=Settings.model_validate(
+        {"analyst": ANALYST, "console": {"suggestions": {"analyst": QUESTIONS}}}
+    ),
+).app()

@@ -21,12 +21,6 @@ TOPICS: Mapping[str, Sequence[str]] = {
 class PretendModel(Adapter):
     """Plays all three assistants: which one, it reads off the tools and the conversation."""
 
-    suggestions = (
-        "Why did the engine of MV Gannet stop off St Brannoc?",
-        "Do dogs travel on a lead?",
-        "Why did the engine of MV Gannet stop, and do dogs travel on a lead?",
-    )
-
     async def stream(self, request: ChatRequest) -> Events:
         """Answer, hand over, or ask the others."""
         for event in _answer(request):

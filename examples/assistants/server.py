@@ -17,6 +17,12 @@ from copilot_runtime.knowledge import Knowledge
 
 HERE = Path(__file__).parent
 
+QUESTIONS = [
+    "Why did the engine of MV Gannet stop off St Brannoc?",
+    "Do dogs travel on a lead?",
+    "Why did the engine of MV Gannet stop, and do dogs travel on a lead?",
+]
+
 knowledge = Knowledge(
     os.environ.get("COPILOT_KNOWLEDGE_STORAGE") or "local:.copilot/skerry-line",
     sources=[HERE.parent / "knowledge" / "pages"],
@@ -26,8 +32,11 @@ knowledge = Knowledge(
 app = CopilotRuntime(
     adapter=OpenAIAdapter(model="gpt-4o") if os.environ.get("OPENAI_API_KEY") else PretendModel(),
     knowledge=knowledge,
-    settings=Settings(
-        assistants={"folder": str(HERE / "assistants")},  # pyright: ignore[reportArgumentType]
-        subagent_events=True,
+    settings=Settings.model_validate(
+        {
+            "assistants": {"folder": str(HERE / "assistants")},
+            "subagent_events": True,
+            "console": {"suggestions": {"desk": QUESTIONS}},
+        }
     ),
 ).app()

@@ -69,6 +69,8 @@ WORDS = {
     "publish": "The notice is published: https://skerryline.example/notices/1",
 }
 
+WELCOME = "The agent planner plans extra sailings. Ask it for one to St Brannoc on Saturday."
+
 MISSING = {
     "passed": False,
     "missing": "The fare for children.",
@@ -86,12 +88,6 @@ class PretendModel(Adapter):
     `pause` is awaited before each answer with the name of the step, so that a person can watch.
     """
 
-    suggestions = (
-        "Plan an extra sailing to St Brannoc on Saturday.",
-        "How far is it?",
-        "Try again.",
-    )
-
     def __init__(self, pause: Callable[[str], Awaitable[None]] = _wait) -> None:
         self.pause = pause
 
@@ -103,7 +99,10 @@ class PretendModel(Adapter):
             await asyncio.sleep(0)
             yield event
         read = sum(len(str(message)) for message in request.messages) // 4
-        yield Usage(model="gpt-4o", provider="openai", input_tokens=read, output_tokens=60)
+        dollars = (read + 240) / 1_000_000  # made up, as the page Costs says of the demo
+        yield Usage(
+            model="demo", provider="demo", input_tokens=read, output_tokens=60, dollars=dollars
+        )
 
 
 def _find_answer(request: ChatRequest) -> tuple[str, Sequence[Event]]:
@@ -115,6 +114,8 @@ def _find_answer(request: ChatRequest) -> tuple[str, Sequence[Event]]:
     if "report_evaluation" in tools:
         verdict = {"passed": True} if "Children pay" in question else MISSING
         return "judge", call("report_evaluation", verdict, id=new_id())
+    if "# The outcomes" not in question and "# Your task:" not in question:
+        return "welcome", _say(WELCOME)
     if (found := re.search(r"^# Your task: (\w+)$", question, re.MULTILINE)) is None:
         return "summary", _say(_sum_up(question))
     name = found[1]
@@ -132,7 +133,7 @@ def _plan(question: str, tools: set[str]) -> Sequence[Event]:
         return call("follow_plan", {}, id=new_id())
     if "sailing" in question.lower():
         return call("create_plan", {"tasks": PLAN}, id=new_id())
-    return _say("I plan extra sailings. Ask for one to St Brannoc on Saturday.")
+    return _say(WELCOME)
 
 
 def _sum_up(question: str) -> str:

@@ -16,6 +16,8 @@ from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
 
 HERE = Path(__file__).parent
 
+SUGGESTIONS = ["Plan an extra sailing to St Brannoc on Saturday.", "How far is it?", "Try again."]
+
 model = OpenAIAdapter(model="gpt-4o") if os.environ.get("OPENAI_API_KEY") else PretendModel()
 
 app = CopilotRuntime(
@@ -25,6 +27,7 @@ app = CopilotRuntime(
             "assistants": {"folder": str(HERE / "assistants")},
             "tools": str(HERE / "tools.yml"),
             "planner": {"name": "planner"},
+            "console": {"suggestions": {"planner": SUGGESTIONS}},
         }
     ),
 ).app()

@@ -147,13 +147,13 @@ async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browse
         await expect(answer(page)).to_have_text("The action get_time answered: 12:00 in Paris")
 
 
-def suggesting(*suggestions: str) -> Settings:
+def suggesting(*suggestions: str, **of_agents: list[str]) -> Settings:
     """Return the settings of the demo, without a program, with these suggestions."""
     return Settings.model_validate(
         {
             "threads": "memory",
             "adapter": {"name": "demo"},
-            "console": {"suggestions": [*suggestions]},
+            "console": {"suggestions": of_agents or [*suggestions]},
         }
     )
 
@@ -172,11 +172,30 @@ async def test_what_only_the_demo_knows_is_offered_to_the_demo_alone(browser: Br
     assert json.loads((await asked.value).post_data or "{}")["tools"] == []
 
 
+async def test_the_page_opens_with_the_agent_whose_suggestions_are_the_first(browser: Browser):
+    runtime = CopilotRuntime(
+        DemoAdapter(),
+        agents={"echo": ScriptedAgent()},
+        settings=suggesting(gone=[], echo=["Say it"]),
+    )
+    async with console(browser, runtime) as page:
+        await expect(page.get_by_label("Agent", exact=True)).to_have_value("echo")
+        await expect(page.get_by_role("button", name="Say it")).to_be_visible()
+
+
+_IS_WHOLE = """chips => [...chips.children].every(chip =>
+    chip.getBoundingClientRect().right <= chips.getBoundingClientRect().right)"""
+
+
 async def test_a_suggestion_that_was_asked_makes_room_for_the_others(browser: Browser):
-    settings = suggesting("Hello", "Tell me a long story", "Think about the sea", "Thanks")
+    settings = suggesting(
+        "Hello", "Thanks, that was all", "Think about the sea" + " and so on" * 6, "Thanks"
+    )
     async with console(browser, CopilotRuntime(DemoAdapter(pace=0), settings=settings)) as page:
         offered = page.get_by_role("group", name="Suggestions").get_by_role("button")
-        for left in (3, 2, 1, 0):
+        for width, left in ((360, 3), (700, 2), (1280, 1), (1920, 0)):
+            await page.set_viewport_size({"width": width, "height": 800})
+            assert await page.locator("#chips").evaluate(_IS_WHOLE)
             await offered.first.click()
             await expect(offered).to_have_count(left)
             await expect(page.get_by_role("button", name="Send")).to_be_visible()
@@ -419,6 +438,27 @@ BOOKING = Interrupt(
     message="Book a room in Oslo?",
     response_schema={"type": "object", "properties": {"nights": {"type": "integer"}}},
 )
+
+
+async def test_numbers_of_a_column_have_the_same_digits(browser: Browser):
+    names = ("price", "average", "share", "count", "year", "latitude")
+    rows = [
+        [1579.7, 726.5771432189, 0.08457012345, 12345, 2026, 59.913868],
+        [2.25, 3, 0.00000123456789, 1, 2025, 5.5],
+        [131484.6500000003, 0.00123456789, None, 2.0, 2024, 1],
+    ]
+    table = {"columns": [{"name": name} for name in names], "rows": rows}
+    shown = Activity(message_id="t", activity_type="analyst-table", content=table)
+    async with console(browser, agents(analyst=ScriptedAgent(shown, *said("So.")))) as page:
+        await say(page, "how much?")
+
+        lines = page.locator(".card tbody tr")
+        await expect(lines).to_have_count(3)
+        assert [await line.locator("td").all_inner_texts() for line in await lines.all()] == [
+            ["1,579.70", "726.58", "0.0846", "12,345", "2026", "59.913868"],
+            ["2.25", "3.00", "0.0000012", "1", "2025", "5.500000"],
+            ["131,484.65", "0.0012", "null", "2", "2024", "1.000000"],
+        ]
 
 
 async def test_a_question_of_an_agent_waits_for_approval_even_over_a_reload(browser: Browser):

@@ -301,6 +301,10 @@ async def test_on_a_phone_there_is_one_thing_at_a_time_and_none_is_too_wide(
     assert widths == [390, 390]
 
 
+_COLOURS = """card => [...new Set([...card.querySelectorAll("summary, li")]
+    .map(it => getComputedStyle(it, "::before").backgroundColor))]"""
+
+
 async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser) -> None:
     tasks: list[dict[str, Any]] = [
         {"id": str(n), "name": f"task {n}", "status": "finished"} for n in range(50)
@@ -310,7 +314,9 @@ async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser
     progress = {"over": 49, "total": 52}
     spent = {"tokens": 5_240, "dollars": 0.0151}
     plan = {"id": "a plan", "status": "running", "progress": progress, "tasks": tasks, **spent}
+    failed = {**plan, "status": "failed", "tasks": [{"name": "a task", "status": "failed"}]}
     pictures = [
+        Activity(message_id="f", activity_type="plan", content=failed),
         Activity(message_id="p", activity_type="plan", content={**plan, "progress": {"total": 9}}),
         Activity(message_id="p", activity_type="plan", content=plan),
         Activity(message_id="q", activity_type="plan", content={"tasks": "none"}),
@@ -329,13 +335,14 @@ async def test_the_chat_shows_how_far_a_plan_is_and_leads_to_it(browser: Browser
         await page.goto(url)
         await page.get_by_label("Agent", exact=True).select_option("planner")
         await ask(page, "Plan it.")
-        card = page.locator(".card").first
+        card = page.locator(".card").nth(1)
         await expect(card).to_contain_text("running · 49 of 52 tasks are over")
         await expect(card.locator("li")).to_have_count(40)
         await expect(card.locator("li").nth(1)).to_contain_text("belowwaiting")
         await expect(card).to_contain_text("40 of 52 tasks.")
         await expect(card).to_contain_text("declined by ann: Too dear.")
         await expect(page.locator(".card pre")).to_contain_text('"tasks": "none"')
+        assert await page.locator(".card").first.evaluate(_COLOURS) == ["rgb(180, 35, 24)"]
         await keep_picture(page, "plans_in_the_chat")
         link = card.get_by_role("link", name="Open the plan")
         await expect(link).to_have_attribute("href", "/plans#a%20plan")
@@ -350,8 +357,13 @@ async def test_who_may_not_see_a_plan_is_told_what_all_are_told(browser: Browser
         plan_id = await engine.submit(build_plan("a", user="ann"))
         await page.goto(f"{url}plans#{plan_id}")
         await expect(page.locator("#problem")).to_have_text(f"There is no plan '{plan_id}'.")
-        await expect(page.locator("#nothing")).to_contain_text("No plan of yours.")
+        await expect(page.locator("#nothing")).to_contain_text("Without authentication")
         await expect(page.locator("#plan")).to_be_hidden()
+        await page.set_extra_http_headers({"x-user": "bob"})
+        await page.reload()
+        await expect(page.locator("#nothing")).to_have_text(
+            "No plan of yours yet. Ask the agent that plans, and it is here."
+        )
         await page.set_extra_http_headers({"x-user": "ann"})
         await page.reload()
         await expect(page.locator("#status")).to_have_text("finished")

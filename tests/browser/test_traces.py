@@ -524,6 +524,23 @@ async def test_a_trace_leads_to_its_thread_in_the_chat(browser: Browser) -> None
         await expect(answer(page)).to_have_text("Noon.")
 
 
+async def test_only_a_thread_that_is_there_and_ones_own_is_opened_in_the_chat(
+    browser: Browser,
+) -> None:
+    runtime = a_runtime()
+    for record in [*trip("a" * 32), *trip("b" * 32, USER_NAME="ann")]:
+        store_of(runtime).add(decode_span(record))
+    async with served(runtime) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(f"{url}traces#{'a' * 32}")
+        await page.get_by_role("button", name="Open in chat").click()
+        await expect(page.locator("#no-thread")).to_have_text("This thread is not there any more.")
+        await page.goto(f"{url}traces#{'b' * 32}")
+        await expect(page.locator("#facts")).to_contain_text("ann")
+        await expect(page.get_by_role("button", name="Open in chat")).to_be_hidden()
+        await expect(page.locator("#no-thread")).to_be_empty()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_each_link_of_the_flow_leads_from_a_caller_to_what_it_called(
     browser: Browser, width: int

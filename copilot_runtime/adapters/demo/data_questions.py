@@ -123,7 +123,8 @@ def describe_result(name: str, output: JsonObject) -> str:
     if name in ("run_sql", "analyze_data"):
         if not any(value is not None for row in rows for value in row.values()):
             return f"No rows match, so there is no answer. {notes}"
-        first = ", ".join(f"{_name(key)} **{_show(value)}**" for key, value in rows[0].items())
+        columns = {key: [row.get(key) for row in rows] for key in rows[0]}
+        first = ", ".join(f"{_name(key)} **{_show(*cells)}**" for key, cells in columns.items())
         total = output.get("total_rows") or len(rows)
         count = f"{total} rows; the first: " if len(rows) > 1 else ""
         return f"{count}{first}. {notes}"
@@ -326,7 +327,10 @@ def _name(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _show(value: object) -> str:
+def _show(value: object, *others: object) -> str:
+    """Return the first value of a column, with the digits of the column."""
     if isinstance(value, float):
+        if all(isinstance(it, float) and it.is_integer() for it in (value, *others)):
+            return f"{value:,.0f}"
         return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"
     return str(value).removesuffix("T00:00:00")

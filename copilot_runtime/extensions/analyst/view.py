@@ -299,6 +299,8 @@ def write_table(table: JsonObject) -> str:
 
 
 def _write_cell(value: Any) -> str:
+    if isinstance(value, float):
+        value = float(f"{value:.12g}")  # 0.1 + 0.2 is 0.3
     text = "" if value is None else " ".join(str(value).split())
     text = text if len(text) <= 80 else text[:79] + "…"
     return text.replace("|", "\\|")

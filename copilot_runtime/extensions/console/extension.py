@@ -1,11 +1,12 @@
 """The pages for people: the chat at `/`, and one for each extension that has one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from starlette.routing import BaseRoute
 
 from copilot_runtime.actions.sources import ActionList
+from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.console.playground import (
     OperatorPlayground,
@@ -43,9 +44,11 @@ class ConsoleExtension(Extension):
         questions = settings.knowledge.suggestions
         lists = [source.ready for source in core.sources if isinstance(source, ActionList)]
         own = core.adapter.suggest([*chain.from_iterable(lists)])
-        suggestions = {"default": console.suggestions or (*questions, *own)}
+        chosen = console.suggestions
+        suggestions = dict(chosen if isinstance(chosen, Mapping) else {DEFAULT_AGENT: chosen})
+        suggestions[DEFAULT_AGENT] = suggestions.get(DEFAULT_AGENT) or (*questions, *own)
         if questions and settings.planner.name:
-            suggestions[settings.planner.name] = (" ".join(questions),)
+            suggestions.setdefault(settings.planner.name, (" ".join(questions),))
         return build_pages(
             Shell(
                 endpoint=path,

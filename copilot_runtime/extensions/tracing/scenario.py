@@ -103,9 +103,16 @@ def _read(node: Node, name: str) -> Any:
 
 
 def _read_texts(node: Node, name: str, role: str) -> list[str]:
-    """Return the texts of the messages of a role in a content attribute, without empty ones."""
+    """Return the texts of the messages of a role in a content attribute, without empty ones.
+
+    Thoughts are no texts.
+    """
     texts = (
-        "\n".join(get_text(part, "content") for part in as_objects(message.get("parts")))
+        "\n".join(
+            get_text(part, "content")
+            for part in as_objects(message.get("parts"))
+            if part.get("type") != "reasoning"
+        )
         for message in as_objects(parse_text(_read(node, name)))
         if message.get("role") == role
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import orjson
 
-from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_dollars
+from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_cost
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceSummary,
     count_spans,
@@ -20,6 +20,8 @@ from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
 _SERVER = KINDS["server"]
+OWN_WORK = "(server)"
+"""The name of the server's own work among users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class TraceStats:
     models: Sequence[GroupStats]
     tools: Sequence[GroupStats]
     users: Sequence[GroupStats]
-    """Traces by user, whose name is empty for anonymous ones."""
+    """Traces by user; the name is empty for anonymous ones, and `OWN_WORK` for the server's own."""
     times: Sequence[GroupStats]
     """Traces by the minute, hour or day (UTC) of their start, the oldest first."""
 
@@ -74,7 +76,7 @@ class _Group:
     def add_usage(self, node: Node) -> None:
         for place, count in enumerate(node.tokens):
             self.tokens[place] += count or 0
-        dollars = read_dollars(node.attributes.get(semconv.COST_DOLLARS))
+        dollars = read_cost(node.attributes)
         if dollars is None:
             self.unpriced += 1
         else:
@@ -121,7 +123,7 @@ def compute_stats(records: Iterable[Record]) -> TraceStats:
             _count(node, agents, models, tools)
     write_time = _choose_unit([summary.start for summary in summaries])
     for summary in summaries:
-        users[summary.user].add_trace(summary)
+        users[_name_user(summary, traces[summary.trace_id])].add_trace(summary)
         times[write_time(summary.start)].add_trace(summary)
     return TraceStats(
         traces=len(traces),
@@ -133,6 +135,12 @@ def compute_stats(records: Iterable[Record]) -> TraceStats:
         users=users.build(),
         times=sorted(times.build(), key=attrgetter("name")),
     )
+
+
+def _name_user(summary: TraceSummary, spans: Sequence[Record]) -> str:
+    """Return the user of a trace, or `OWN_WORK` if no request led to it, such as `ingest`."""
+    is_request = summary.run_id or summary.agent or any(it["kind"] == _SERVER for it in spans)
+    return summary.user or ("" if is_request else OWN_WORK)
 
 
 def _choose_unit(starts: Sequence[int]) -> Callable[[int], str]:

@@ -77,13 +77,18 @@ def opening_hours(day: Literal["Friday", "Saturday"]) -> str:
 @in_one_test(
     ("adapter", "settings", "suggested"),
     [
-        (DemoAdapter(), {}, ["Opening hours Saturday"]),
-        (ScriptedAdapter(), {}, []),
-        (DemoAdapter(), {"console": {"suggestions": ["Are you open?"]}}, ["Are you open?"]),
+        (DemoAdapter(), {}, {"default": ["Opening hours Saturday"]}),
+        (ScriptedAdapter(), {}, {"default": []}),
+        (DemoAdapter(), {"console": {"suggestions": ["Open?"]}}, {"default": ["Open?"]}),
+        (
+            DemoAdapter(),
+            {"console": {"suggestions": {"guide": ["Open?"]}}},
+            {"guide": ["Open?"], "default": ["Opening hours Saturday"]},
+        ),
     ],
 )
 def test_suggestions_are_those_of_the_project_or_of_its_actions(
-    adapter: Adapter, settings: dict[str, Any], suggested: list[str]
+    adapter: Adapter, settings: dict[str, Any], suggested: dict[str, list[str]]
 ) -> None:
     chosen = Settings.model_validate({"threads": "memory", **settings})
     runtime = CopilotRuntime(adapter, actions=[opening_hours], settings=chosen)
@@ -91,7 +96,7 @@ def test_suggestions_are_those_of_the_project_or_of_its_actions(
 
     found = re.search(r'id="chips"[^>]* data-own="([^"]*)"', page)
     assert found
-    assert json.loads(unescape(found[1])) == {"default": suggested}
+    assert [*json.loads(unescape(found[1])).items()] == [*suggested.items()]
 
 
 def test_the_page_says_how_a_program_with_the_demo_gets_a_model() -> None:

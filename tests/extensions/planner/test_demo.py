@@ -11,6 +11,7 @@ from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.testing import Client
 from tests.extensions.tracing.http.spans import serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ async def execute(folder: Path, question: str, **planner: str) -> str:
     """Return the answer of a planner whose only agent is an analyst."""
     (folder / "pages").mkdir()
     (folder / "pages" / "oven.md").write_text("# The oven\n\nThe oven is cleaned on Friday.\n")
-    (folder / "orders.csv").write_text("product,quantity\nCroissant,30\nBrioche,3\n")
+    (folder / "orders.csv").write_text("product,quantity\nTart,0.1\nTart,0.2\nBun,3\n")
     settings = load_settings(
         os.devnull,
         {
@@ -55,12 +56,17 @@ async def test_the_outcome_of_a_task_has_the_rows_that_the_analyst_has_shown(
 ) -> None:
     answer = await execute(tmp_path, "Sum the quantity of orders by product")
 
-    assert "| Croissant | 30 |\n| Brioche | 3 |" in answer
+    assert "| Bun | 3.0 |\n| Tart | 0.3 |" in answer
 
 
-def test_a_plan_costs_what_its_trace_shows_planning_included() -> None:
+@in_one_test(
+    "question",
+    ["Write a poem, then write a summary", "Find out what error F28 means, then write a summary"],
+    ids=["finished", "failed"],
+)
+def test_a_plan_costs_what_its_trace_shows_planning_included(question: str) -> None:
     planner = {"name": "planner", "store": "memory", "fallback": "assistant"}
-    message = {"id": "m", "role": "user", "content": "Write a poem, then write a summary"}
+    message = {"id": "m", "role": "user", "content": question}
     body = {"threadId": "t", "runId": "r", "messages": [message], "tools": [], "context": []}
 
     with serve(MemoryTraceStore(), settings={"planner": planner}) as client:
@@ -71,3 +77,4 @@ def test_a_plan_costs_what_its_trace_shows_planning_included() -> None:
 
     assert plan["dollars"] == round(trace["dollars"], 6) > 0
     assert plan["tokens"] == trace["input_tokens"] + trace["output_tokens"]
+    assert trace["unpriced"] == 0

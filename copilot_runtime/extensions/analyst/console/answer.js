@@ -97,13 +97,19 @@ function drawQuestion(text, options, choose) {
   return box;
 }
 
-/* The view of a question: `think` adds a thought, `finish` shows the answer, `fail` an error. */
-function drawAnswer(question) {
+/* The view of a question, of one data set alone if it names one: `think` adds a thought, `finish` shows the answer, `fail` an error. */
+function drawAnswer(question, dataset, askAll) {
   const box = element("article", "", "answer"), thoughts = element("details", "", "thoughts");
   const summary = element("summary", "Working on it"), list = element("ol");
   thoughts.open = true;
   thoughts.append(summary, list);
-  box.append(element("h3", question), thoughts);
+  box.append(element("h3", question));
+  if (dataset) {
+    const note = element("p", `Asked about ${dataset} alone. `, "note");
+    note.append(button("Ask about all data", askAll, "link"));
+    box.append(note);
+  }
+  box.append(thoughts);
   const close = (words) => { summary.textContent = words; thoughts.open = false; thoughts.hidden = !list.children.length; };
   const count = () => `${list.children.length} ${list.children.length === 1 ? "thought" : "thoughts"}`;
   return {

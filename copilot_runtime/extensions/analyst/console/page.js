@@ -13,8 +13,8 @@ function read() {
   return { session: crypto.randomUUID(), answers: [] };
 }
 
-function keep(question, data) {
-  state.answers = [...state.answers, { question, data }].slice(-MOST_KEPT);
+function keep(question, data, dataset) {
+  state.answers = [...state.answers, { question, data, dataset }].slice(-MOST_KEPT);
   for (;;) {
     try {
       return sessionStorage.setItem(KEPT, JSON.stringify({ session: state.session, answers: state.answers }));
@@ -31,8 +31,8 @@ function remember(question, { response = "" }) {
 
 /* Only the last answer may still wait for an approval. */
 function restore() {
-  for (const [at, { question, data }] of state.answers.entries()) {
-    const isLast = at === state.answers.length - 1, answer = drawAnswer(question);
+  for (const [at, { question, data, dataset }] of state.answers.entries()) {
+    const isLast = at === state.answers.length - 1, answer = drawAnswer(question, dataset, () => askAll(question));
     remember(question, data);
     answer.finish(isLast ? data : { ...data, approval: null, question: null }, (text, extra) => start(text, extra));
     $("answers").prepend(answer.box);
@@ -77,8 +77,9 @@ const shorten = (value) => (isMidnight(value) ? value.slice(0, 10) : typeof valu
 
 /* The range of numbers and times, or examples of texts. */
 function describeValues({ name, minimum, maximum, average, values = [], is_complete }) {
-  const write = (value) => (isNumber(value) ? formatCell(value, isCode(name) ? null : 0) : shorten(value));
-  if (minimum != null) return `${write(minimum)} to ${write(maximum)}${average == null || isCode(name) ? "" : `, average ${write(average)}`}`;
+  const digits = digitsOf(name, [minimum, maximum]), write = (value, most = digits) => (isNumber(value) ? formatCell(value, most) : shorten(value));
+  const own = digitsOf(name, [average]), isSmall = Math.abs(average) < 1;
+  if (minimum != null) return `${write(minimum)} to ${write(maximum)}${average == null || isCode(name) ? "" : `, average ${write(average, Math.max(digits, isSmall ? own : Math.min(2, own)))}`}`;
   return cut((values ?? []).map(String).join(", ") + (is_complete === false && values?.length ? ", …" : ""), 90);
 }
 
@@ -189,7 +190,7 @@ async function start(words, more = {}) {
   words = words.trim();
   if (!words || state.asking) return;
   if (!state.open) $("suggestions").hidden = true;
-  const answer = drawAnswer(words);
+  const dataset = state.open, answer = drawAnswer(words, dataset, () => askAll(words));
   $("answers").prepend(answer.box);
   $("question").value = "";
   $("dataset").hidden = true;
@@ -197,7 +198,7 @@ async function start(words, more = {}) {
   $("stop").hidden = false;
   state.asking = new AbortController();
   const body = { message: words, conversation_history: state.history, session_id: state.session, ...more };
-  if (state.open) body.dataset_label = state.open;
+  if (dataset) body.dataset_label = dataset;
   let isOver = false;
   try {
     await ask(body, (kind, data) => {
@@ -205,7 +206,7 @@ async function start(words, more = {}) {
       if (kind === "response") {
         isOver = true;
         remember(words, data);
-        keep(words, data);
+        keep(words, data, dataset);
         answer.finish(data, (text, extra) => start(text, extra));
       }
       if (kind === "error") { isOver = true; answer.fail(data.error ?? data.message ?? "It failed."); }
@@ -222,12 +223,25 @@ async function start(words, more = {}) {
   await attempt(showMemory);
 }
 
+/* Asks a question about all data sets, which was asked about one. */
+function askAll(words) {
+  if (state.asking) return;
+  leaveDataset();
+  start(words);
+}
+
+function leaveDataset() {
+  $("dataset").hidden = $("suggestions").hidden = true;
+  state.open = state.welcome = "";
+  $("question").placeholder = "Ask something about the data";
+}
+
 $("form").onsubmit = (event) => { event.preventDefault(); start($("question").value); };
 $("question").onkeydown = (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("form").requestSubmit(); }
 };
 $("stop").onclick = () => state.asking?.abort();
-$("close").onclick = () => { $("dataset").hidden = $("suggestions").hidden = true; state.open = state.welcome = ""; $("question").placeholder = "Ask something about the data"; attempt(list); };
+$("close").onclick = () => { leaveDataset(); attempt(list); };
 /* A change of the user resets the page. */
 onUser = () => {
   sessionStorage.removeItem(KEPT);

@@ -20,9 +20,25 @@ function formatDate(milliseconds) {
 /* Columns whose numbers are names, such as years: they have no separators and no average. */
 const isCode = (name) => /(^|_)(id|key|no|nr|number|year|zip|code)$/i.test(name);
 
-/* Formats a number of a column: all have as many digits after the point as the longest, so that they align. */
-const formatCell = (number, digits = 0) => digits === null ? String(number) : number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: 6 });
-const digitsOf = (name, cells) => isCode(name) ? null : cells.reduce((most, cell) => (typeof cell === "number" ? Math.min(6, Math.max(most, (String(Number(cell.toFixed(6))).split(".")[1] ?? "").length)) : most), 0);
+/* Formats a number of a column, with as many digits after the point as its others; one that would be zero keeps two. */
+function formatCell(number, digits) {
+  if (digits === null) return String(number);
+  const isSmall = number && Math.abs(number) < 0.5 / 10 ** digits;
+  return number.toLocaleString("en", isSmall ? { maximumSignificantDigits: 2 } : { minimumFractionDigits: digits, maximumFractionDigits: digits ?? 6 });
+}
+
+const placesOf = (number) => (String(number).split(".")[1] ?? "").length;
+
+/* The digits after the point of a column: two, or those that its numbers have. A quotient has any number of them: then
+   two, or three of the largest number below one. */
+function digitsOf(name, cells) {
+  if (isCode(name)) return null;
+  const numbers = cells.filter(Number.isFinite), most = (measure) => numbers.reduce((found, number) => Math.max(found, measure(number)), 0);
+  const places = most((number) => placesOf(Number(number.toFixed(6)))), largest = most(Math.abs);
+  if (places < 6) return places && Math.max(2, places);
+  if (most(placesOf) <= 10) return 6;
+  return largest >= 1 ? 2 : Math.min(6, 2 - Math.floor(Math.log10(largest)));
+}
 
 const formatCount = (count) => count.toLocaleString("en");
 /* Appends a plus if there are requests without a known price. */

@@ -1,7 +1,7 @@
 /* The page around the conversation: which thread is shown, what is suggested, and its controls. */
 
 const MOST_SUGGESTIONS = 4;
-const suggestions = JSON.parse($("chips").dataset.own);  // by agent
+const suggestions = JSON.parse($("chips").dataset.own);  // by agent, that with which the page opens first
 let agents = {};         // what the server says about each agent, by name
 
 /* ---- which thread is shown ---- */
@@ -54,7 +54,7 @@ async function discoverData(looks = 10) {
   if (!pages.analyst) return;  // there is no data
   const [{ name }, { datasets }] = await Promise.all([json("GET", "/analyst"), json("GET", "/analyst/datasets")]);
   const [largest] = datasets.sort((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
-  if (largest) suggestions[name] = [`Summarize ${largest.name}`, `How many rows of ${largest.name} are there?`, ...questionsAbout(largest), "What can you do?"];
+  if (largest) suggestions[name] ??= [`Summarize ${largest.name}`, `How many rows of ${largest.name} are there?`, ...questionsAbout(largest), "What can you do?"];
   else if (looks) setTimeout(() => discoverData(looks - 1).catch(() => {}), 1000);  // it is being loaded
   drawChips();
 }
@@ -78,9 +78,9 @@ async function discover() {
     showProblem(error, [error.status === 401 ? ["Sign in", () => askToSignIn()] : ["Try again", start]]);
     return false;
   }
-  const chosen = named(location.hash)?.agent ?? asValue(draft.get()).agent ?? $("agent").value, names = Object.keys(agents);
+  const chosen = [named(location.hash)?.agent, asValue(draft.get()).agent, $("agent").value, ...Object.keys(suggestions)], names = Object.keys(agents);
   $("agent").replaceChildren(...names.map((name) => element("option", name)));
-  if (agents[chosen]) $("agent").value = chosen;
+  $("agent").value = chosen.find((name) => names.includes(name)) ?? names[0];
   $("agent-box").hidden = names.length < 2;
   return true;
 }

@@ -210,6 +210,7 @@ function drawPlan(node, title, plan) {
   const shown = Math.min(rows.length, MOST_TASKS);
   const more = element("small", total > shown ? `${shown} of ${total} tasks. ` : "");
   if (pages.planner) more.append(link("Open the plan", `${pages.planner}#${encodeURIComponent(plan.id)}`));
+  title.dataset.status = plan.status;
   title.replaceChildren(element("b", "Plan"), element("small", [plan.status, plan.decision && saidOf(plan.decision), `${over} of ${total} tasks are over`].filter(Boolean).join(" · ")));
   node.replaceChildren(title, list, more);
 }

@@ -32,8 +32,8 @@ async function list() {
   if (listed && isOver(state.plan) && !isOver(listed)) quietly(takeUp);  // another user retried it
   $("nothing").hidden = plans.length > 0;
   const isFiltered = $("wanted").value || $("thread").value.trim();
-  $("nothing").textContent = isFiltered ? "Nothing was found." : page.is_operator
-    ? "No plan yet. Ask the agent that plans, and it is here."
+  $("nothing").textContent = isFiltered ? "Nothing was found." : page.is_operator || page.user
+    ? `No plan${page.is_operator ? "" : " of yours"} yet. Ask the agent that plans, and it is here.`
     : "No plan of yours. Without authentication, plans are found by the id of their thread.";
 }
 

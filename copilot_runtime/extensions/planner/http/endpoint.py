@@ -105,8 +105,8 @@ class _PlanRequest:
             limit=_read_number(self._values.get("limit", ""), "limit", 50, least=1),
         )
         plans = [*map(encode_summary, page.plans)]
-        is_operator = self._viewer.is_operator
-        await self._respond({"plans": plans, "next": page.next, "is_operator": is_operator})
+        viewer = {"is_operator": self._viewer.is_operator, "user": self._viewer.caller.user}
+        await self._respond({"plans": plans, "next": page.next, **viewer})
 
     async def show(self, plan_id: str) -> None:
         """Respond with a plan and the tree of its tasks."""

@@ -37,6 +37,7 @@ class PlanPageModel(BaseModel):
     plans: list[PlanSummaryModel]
     next: str | None = Field(examples=[None])
     is_operator: bool = Field(description="Whether these are plans of all users.", examples=[False])
+    user: str | None = Field(description="Who asks; null without a login.", examples=["ann"])
 
 
 class PlanProgress(BaseModel):

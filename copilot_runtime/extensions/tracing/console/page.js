@@ -105,7 +105,7 @@ async function open(hash) {
   $("trace").hidden = !id || id === "costs";
   $("costs").hidden = !$("trace").hidden;
   $("span").hidden = true;
-  $("status").textContent = "";
+  $("status").textContent = $("no-thread").textContent = "";
   state.spans.clear();
   waterfall.collapsed.clear();
   waterfall.selected = "";
@@ -116,9 +116,9 @@ async function open(hash) {
   if ($("trace").hidden) return;
   for (const span of live.get(id)?.values() ?? []) state.spans.set(span.span_id, span);
   try {
-    const { spans, trace } = await get(`/${encodeURIComponent(id)}`);
+    const { spans, trace, is_own: isOwn } = await get(`/${encodeURIComponent(id)}`);
     if (state.id !== id) return;
-    state.summary = trace;
+    state.summary = { ...trace, isOwn };
     for (const span of spans) state.spans.set(span.span_id, span);
   } catch (error) {
     if (!state.spans.size) throw error; // else it is running, and not stored yet
@@ -145,10 +145,10 @@ function showFacts(spans) {
   const run = spans.find((span) => attributeOf(span, NAME.run)) ?? root;
   const sums = sumUp(spans);
   $("compare").setAttribute("aria-pressed", state.compared?.id === state.id);
-  const { question, agent, user } = state.summary ?? {}, thread = attributeOf(run, NAME.thread);
+  const { question, agent, user, isOwn } = state.summary ?? {}, thread = attributeOf(run, NAME.thread);
   $("title").textContent = cut(question || root.name, 300);
   nameTab(question || root.name);
-  $("to-chat").hidden = !thread || !agent;
+  $("to-chat").hidden = !thread || !agent || !isOwn;
   $("to-chat").onclick = () => attempt(() => openThread(agent, thread));
   const asked = questionOf(run);
   $("ask-again").hidden = $("scenario").hidden = !asked;
@@ -159,7 +159,7 @@ function showFacts(spans) {
     began: formatDate(waterfall.begin),
     took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
-    tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",
+    tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out${sums.estimated ? `, estimated for ${sums.estimated} of ${sums.models} requests` : ""}` : "",
     cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? $("no-prices").textContent || "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
     outcome: attributeOf(run, NAME.outcome) === "interrupted" ? "asked a question" : attributeOf(run, NAME.outcome),
@@ -175,11 +175,11 @@ function showFacts(spans) {
   }));
 }
 
-/* Opens a thread in the chat, which has only those of the user. */
+/* Opens a thread in the chat, if it is still there. */
 async function openThread(agent, thread) {
   const { messages } = await (await fetchData(`/threads/${encodeURIComponent(thread)}/messages`)).json();
-  if (!messages.length) throw new Error("This thread is deleted, or it belongs to somebody else: the chat has only your own.");
-  location.href = `${document.querySelector(".brand").pathname}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
+  if (!messages.length) $("no-thread").textContent = "This thread is not there any more.";
+  else location.href = `${document.querySelector(".brand").pathname}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
 }
 
 /* The person's last text in a run, if its content is stored. */

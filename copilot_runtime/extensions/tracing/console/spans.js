@@ -7,6 +7,7 @@ const NAME = {
   model: "gen_ai.request.model",
   input: "gen_ai.usage.input_tokens",
   output: "gen_ai.usage.output_tokens",
+  estimated: "copilot.usage.estimated",
   dollars: "copilot.cost.usd",
   error: "error.type",
   outcome: "copilot.run.outcome",
@@ -69,18 +70,19 @@ function arrange(spans) {
 
 /* Sums the tokens and dollars of model requests; those of agents are already sums of these. */
 function sumUp(spans) {
-  const sums = { input: 0, output: 0, dollars: 0, unpriced: 0, models: 0, tools: 0, errors: 0 };
+  const sums = { input: 0, output: 0, dollars: 0, unpriced: 0, estimated: 0, models: 0, tools: 0, errors: 0 };
   for (const span of spans) {
     const kind = kindOf(span);
     if (hasFailed(span)) sums.errors += 1;
     if (kind === "tool") sums.tools += 1;
     if (kind !== "model") continue;
     sums.models += 1;
-    sums.input += numberOf(span, NAME.input) ?? 0;
-    sums.output += numberOf(span, NAME.output) ?? 0;
-    const dollars = numberOf(span, NAME.dollars);
-    if (dollars === undefined) sums.unpriced += 1;
-    else sums.dollars += dollars;
+    const input = numberOf(span, NAME.input) ?? 0, output = numberOf(span, NAME.output) ?? 0, dollars = numberOf(span, NAME.dollars);
+    sums.input += input;
+    sums.output += output;
+    sums.dollars += dollars ?? 0;
+    if (dollars === undefined && (input + output || !attributeOf(span, NAME.error))) sums.unpriced += 1;
+    if (attributeOf(span, NAME.estimated)) sums.estimated += 1;
   }
   return sums;
 }

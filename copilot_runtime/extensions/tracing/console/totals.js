@@ -2,6 +2,7 @@
 
 const CHOICES = ["since", "agent", "model", "user", "rating"];
 const GROUPS = { users: ["User", "user"], models: ["Model", "model"], agents: ["Agent", "agent"], times: ["Time"] };
+const OWN_WORK = "(server)";  // among users
 const LEAST_BARS = 24;
 const COUNT_AGAIN = 2000;  // milliseconds, while traces arrive
 const counting = { query: null, timer: 0 };
@@ -35,7 +36,7 @@ async function count(query) {
 /* Adds the names of a group to the choices of a filter. */
 function offer(select, groups) {
   const known = new Set([...select.options].map(({ value }) => value));
-  select.append(...groups.filter(({ name }) => !known.has(name)).map(({ name }) => Object.assign(element("option", cut(name, 60)), { value: name })));
+  select.append(...groups.filter(({ name }) => name !== OWN_WORK && !known.has(name)).map(({ name }) => Object.assign(element("option", cut(name, 60)), { value: name })));
   select.hidden = select.options.length < 3 && !select.value;
 }
 
@@ -70,7 +71,8 @@ function drawGroup(title, filter, groups) {
   const box = element("section"), table = box.appendChild(element("table")), head = table.createTHead().insertRow(), body = table.createTBody();
   for (const name of [title, title === "Model" ? "Requests" : title === "Agent" ? "Calls" : "Traces", "Errors", "Median", "Tokens", "Cost"]) head.append(element("th", name, name === title ? "" : "number"));
   for (const group of groups) {
-    const row = body.insertRow(), name = element(filter && group.name ? "button" : "span", cut(filter ? group.name || "nobody signed in" : nameTime(group.name), 100), "link");
+    const row = body.insertRow(), isChoice = filter && group.name && group.name !== OWN_WORK;
+    const name = element(isChoice ? "button" : "span", cut(!filter ? nameTime(group.name) : group.name === OWN_WORK ? "the server's own work" : group.name || "nobody signed in", 100), "link");
     if (name.localName === "button") Object.assign(name, { type: "button", onclick: () => { $(filter).value = group.name; attempt(list); } });
     row.append(element("td"), ...[
       formatCount(group.count), group.errors ? formatCount(group.errors) : "", formatTime(group.p50 * 1000), formatCount(group.input_tokens + group.output_tokens),

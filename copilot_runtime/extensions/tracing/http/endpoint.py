@@ -153,7 +153,8 @@ class _View:
             raise NotFound("There is no such trace.")
         match self._values.get("format", "json"):
             case "json":
-                answer = {"trace": encode_summary(summary), "spans": spans}
+                is_own = summary.user == (self._request.caller.user or "")
+                answer = {"trace": encode_summary(summary), "spans": spans, "is_own": is_own}
                 await self._send_json(spans, lambda: dumps(answer))
             case "otlp":
                 from copilot_runtime.extensions.tracing.otlp import encode_otlp_json

@@ -58,6 +58,12 @@ class Trace(BaseModel):
     )
 
 
+class ShownTrace(Trace):
+    """A trace, and whether the caller may open its thread."""
+
+    is_own: bool = Field(description="Whether it is of a run of the caller.", examples=[True])
+
+
 class QueryResult(BaseModel):
     """Whole traces, the newest first."""
 
@@ -225,7 +231,7 @@ def rest_routes(traces: APIRouter) -> None:
     async def show_access() -> None:
         """Return whether you may read traces. For all users."""
 
-    @traces.get("/{trace}", response_model=Trace)
+    @traces.get("/{trace}", response_model=ShownTrace)
     async def show(
         trace: TraceId,
         format: Annotated[

@@ -293,6 +293,16 @@ def read_dollars(value: Any) -> float | None:
     return value if is_number and 0 <= value < _MOST_DOLLARS else None
 
 
+def read_cost(of: Mapping[str, Any]) -> float | None:
+    """Return the dollars of a model request by its attributes; 0 if it failed before any token.
+
+    `None` if its price is not known.
+    """
+    tokens = (of.get(semconv.USAGE_INPUT_TOKENS), of.get(semconv.USAGE_OUTPUT_TOKENS))
+    has_cost_nothing = semconv.ERROR_TYPE in of and not any(map(read_count, tokens))
+    return read_dollars(of.get(semconv.COST_DOLLARS, 0.0 if has_cost_nothing else None))
+
+
 _LONGEST_NUMBER = 16
 _MOST_TOKENS = 2**40
 _MOST_DOLLARS = 1e9

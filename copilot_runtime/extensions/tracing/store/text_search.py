@@ -29,14 +29,15 @@ def match_text(question: str, spans: Iterable[Record], text: str) -> bool:
 
 def has_text(span: Record, text: str) -> bool:
     """Return `True` if a lower-case text is in a span's name, its searched attributes or its stored
-    answer, or is a prefix of its trace id.
+    answer, or begins the id of its trace, its thread or its run.
     """
     of, content = span["attributes"], span.get("content", {})
     values = [span["name"], *(of.get(name, "") for name in _SEARCHED)]
     if any(text in str(value).lower() for value in values):
         return True
-    if len(text) >= _SHORTEST_ID and span["trace_id"].startswith(text):
-        return True
+    for id in (span["trace_id"], *(str(of.get(name, "")).lower() for name in _IDS)):
+        if text == id or (len(text) >= _SHORTEST_ID and id.startswith(text)):
+            return True
     texts = [content[name] for name in _SEARCHED_CONTENT if name in content]
     return any(text in value.lower() for value in _list_strings(texts))
 
@@ -81,13 +82,12 @@ _SEARCHED = (
     semconv.RESPONSE_MODEL,
     semconv.REQUEST_MODEL,
     semconv.ERROR_TYPE,
-    semconv.CONVERSATION_ID,
-    semconv.RUN_ID,
     semconv.TOOL_NAME,
 )
+_IDS = (semconv.CONVERSATION_ID, semconv.RUN_ID)
 _SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
 """Searched content attributes: answers and comments; a prompt would match nearly all traces."""
 _MARKUP = {"id", "role", "type", "finish_reason"}
 """Technical fields of messages that the search ignores."""
 _SHORTEST_ID = 4
-"""Minimum length of a trace id prefix: shorter ones match too many traces."""
+"""Minimum length of the beginning of an id: shorter ones match too many traces."""

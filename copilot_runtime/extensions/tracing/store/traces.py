@@ -8,7 +8,7 @@ from time import time_ns
 from typing import Any, Literal
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_count, read_dollars
+from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_cost, read_count
 from copilot_runtime.extensions.tracing.store.text_search import find_question
 from copilot_runtime.telemetry import semconv
 
@@ -42,8 +42,8 @@ class TraceFilter:
     rating: str = ""
     """`up` or `down`: traces with this rating."""
     text: str = ""
-    """A part of the question, or of the name of a span, of a model, an error, a thread or an
-    answer, in any case; or the beginning of the id of a trace."""
+    """A part of the question, or of the name of a span, of a model, an error or an answer, in any
+    case; or the beginning of the id of a trace, a thread or a run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class TraceSummary:
         self.model_calls += 1
         self.input_tokens += read_count(of.get(semconv.USAGE_INPUT_TOKENS)) or 0
         self.output_tokens += read_count(of.get(semconv.USAGE_OUTPUT_TOKENS)) or 0
-        dollars = read_dollars(of.get(semconv.COST_DOLLARS))
+        dollars = read_cost(of)
         if dollars is None:
             self.unpriced += 1
         else:

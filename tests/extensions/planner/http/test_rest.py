@@ -390,6 +390,7 @@ def test_where_nobody_signs_in_others_see_the_plans_of_threads_they_know() -> No
             "plans": [],
             "next": None,
             "is_operator": False,
+            "user": None,
         }
         found = served.client.get("/graphql/plans?thread_id=t").json()["plans"]
         assert [plan["id"] for plan in found] == [plan_id]

@@ -14,7 +14,7 @@ from copilot_runtime.extensions.tracing.http.rest import (
     FeedbackResult,
     ImportResult,
     QueryResult,
-    Trace,
+    ShownTrace,
     TraceDeletion,
     TracePage,
     TraceStatsModel,
@@ -24,7 +24,16 @@ from copilot_runtime.extensions.tracing.store import MemoryTraceStore, decode_sp
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, semconv
 from copilot_runtime.telemetry.telemetry import Attributes, LocalTelemetry
-from tests.extensions.tracing.http.spans import SECOND, agent, chat, serve, store_of, tool, trip
+from tests.extensions.tracing.http.spans import (
+    SECOND,
+    agent,
+    chat,
+    serve,
+    span,
+    store_of,
+    tool,
+    trip,
+)
 from tests.in_one_test import in_one_test
 
 A, B = "a" * 32, "b" * 32
@@ -145,11 +154,11 @@ def test_a_run_is_a_scenario_of_its_conversation_and_its_calls(tmp_path: Path) -
     assert "It answered: " in scenario.description
 
 
-def test_a_scenario_says_with_which_settings_file_it_passes(
+def test_a_scenario_has_the_answer_without_thoughts_and_names_the_settings_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     telemetry = LocalTelemetry(MemoryTraceStore(), keeps_content=True)
-    messages = [{"id": "1", "role": "user", "content": "Hello"}]
+    messages = [{"id": "1", "role": "user", "content": "Think about the sea"}]
     body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
     with serve(telemetry=telemetry) as client:
         client.post("/graphql/agent/default/run", json=body)
@@ -157,6 +166,7 @@ def test_a_scenario_says_with_which_settings_file_it_passes(
         answer = client.get(f"/graphql/traces/{find(client, 'run_id=r')[0]}?format=scenario")
 
     line = answer.text.splitlines()[0]
+    assert "description: 'It answered: I have thought about it." in answer.text
     assert line.endswith("copilot-runtime test FILE --config 'examples/the demo.yml'")
 
 
@@ -230,7 +240,7 @@ def test_a_time_after_all_that_a_file_can_keep_is_one_without_traces(
 def test_a_trace_is_its_spans_by_their_start() -> None:
     with serve(two()) as client:
         trace = read(client, f"/{A}")
-        Trace.model_validate(trace)
+        ShownTrace.model_validate(trace)
         head = client.head(f"/graphql/traces/{A}")
     assert [span["span_id"] for span in trace["spans"]] == ["1", "2", "3", "4", "5"]
     assert trace["trace"] | {"models": ["gpt-4o"], "dollars": 0.005} == trace["trace"]
@@ -282,6 +292,18 @@ def test_statistics_count_by_agent_model_and_tool() -> None:
         ("book", 1, 1),
         ("find_flights", 1, 0),
     ]
+
+
+def test_the_servers_own_work_is_no_user_who_has_not_signed_in() -> None:
+    traces = (
+        [agent("desk", id="1", trace=A, RUN_ID="r")],
+        [span("tools/call", id="1", trace=B, kind=2)],
+        [span("upsert_memory", id="1", trace="c" * 32, OPERATION_NAME="upsert_memory")],
+        [span("ingest", id="1", trace="d" * 32), span("read", id="2", parent="1", trace="d" * 32)],
+    )
+    with serve(store_of(*traces)) as client:
+        users = read(client, "/stats")["users"]
+    assert [(it["name"], it["count"]) for it in users] == [("", 2), ("(server)", 2)]
 
 
 def test_a_jmespath_finds_whole_traces() -> None:
@@ -392,10 +414,10 @@ def test_a_trace_is_exported_and_imported_as_otlp() -> None:
     with serve(two()) as client:
         exported = read(client, f"/{A}?format=otlp")
         spans = read(client, f"/{A}")["spans"]
-    for span in exported["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-        span["spanId"] = span["spanId"].rjust(16, "0")
-        if span.get("parentSpanId"):
-            span["parentSpanId"] = span["parentSpanId"].rjust(16, "0")
+    for it in exported["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        it["spanId"] = it["spanId"].rjust(16, "0")
+        if it.get("parentSpanId"):
+            it["parentSpanId"] = it["parentSpanId"].rjust(16, "0")
     with serve(store_of()) as client:
         answer = client.post("/graphql/traces/import", json=exported)
         ImportResult.model_validate(answer.json())

@@ -75,6 +75,10 @@ async def test_a_rating_is_in_the_summary_and_changes_with_its_span(store: Trace
         ("t1-0000", True),
         ("t1", False),  # too short for an id
         ("1-0000", False),
+        ("BCF2", True),
+        ("bcf28d", True),
+        ("f28d", False),
+        ("f28", False),
         ("assistant", False),
         ("tool_call", False),
         ("whose BIRD is", True),
@@ -96,7 +100,8 @@ async def test_a_text_finds_questions_and_answers_that_are_kept_and_the_beginnin
         ],
         semconv.FEEDBACK_COMMENT: "[It fits badly",
     }
-    store.add(make_span("t1-00000", "a", content=content))
+    ids = {semconv.CONVERSATION_ID: "bcf28d", semconv.RUN_ID: "c0f28d"}
+    store.add(make_span("t1-00000", "f28d", content=content, attributes=ids))
     assert await list_ids(store, TraceFilter(text=text)) == ["t1-00000"] * is_found
 
 

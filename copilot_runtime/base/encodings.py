@@ -241,7 +241,10 @@ def find_wide_codec(block: bytes) -> str | None:
     head = bare if len(head) - len(bare) > 3 else head
     if len(head) < 4 or head.count(0) < len(head) // 4:
         return None
-    return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if max(even, odd) < 4 * min(even, odd):  # they are no halves of characters
+        return None
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _is_read(text: str) -> bool:

@@ -29,7 +29,7 @@ _HEAD = 30
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ \t]*(?:\r?\n|\r|\Z)')
 """The first line of files that Excel should open."""
 
-_UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+_UNSEEN = "\0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 """Invisible characters, which come with copied text."""
 
 _REMARK = re.compile(

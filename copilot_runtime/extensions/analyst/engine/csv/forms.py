@@ -99,7 +99,7 @@ POINT = _group_digits(",", ".")
 COMMA = _group_digits(".", ",")
 AMBIGUOUS = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
 """A number with a fraction or a thousand, depending on the decimal separator."""
-PHONE = re.compile(r"\+\d[\d ]{6,16}\d")
+PHONE = re.compile(r"\+\d[\d .-]{6,16}\d")
 VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
 VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")
 WITH_SIGN = re.compile(

@@ -116,7 +116,8 @@ class Reading:
         """
         self.doubt = _choose_separator(self.forms, is_comma, may_be_thousands=may_be_thousands)
         has_numbers = any(one.type in _NUMBERS for one in self.forms)
-        if has_numbers and any(map(PHONE.fullmatch, self.values)):
+        is_signed = any(it.startswith("-") for it in self.values)
+        if has_numbers and not is_signed and any(map(PHONE.fullmatch, self.values)):
             self.forms, self.doubt = [], "is a text: its values may be telephone numbers"
         elif DECIMAL in self.forms and (lost := _find_lost_form(self.name, self.values)):
             self.forms, self.doubt = [], lost
@@ -248,8 +249,8 @@ class OperatorsReading(Reading):
         if not self.forms:
             self.doubt = f"is a text: none of its values is of the type {self.type}"
             return
-        if is_comma is None:  # points of whole numbers are those of thousands
-            is_comma = self._is_whole or DECIMAL not in self.forms
+        if is_comma is None:  # the marks in whole numbers are those of thousands
+            is_comma = self._is_whole == (DECIMAL in self.forms)
         self.doubt = self.doubt or _choose_separator(self.forms, is_comma)
 
     def _find_forms(self, kind: str) -> list[Form]:

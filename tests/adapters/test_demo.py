@@ -612,10 +612,10 @@ async def test_a_sentence_that_begins_with_the_title_is_quoted():
 
 async def test_a_sentence_without_a_number_does_not_say_how_many():
     ship = Passage(id="s", title="Tern", text="The Tern carries a crew. The crew has six members.")
-    boat = Passage(id="b", title="Heron", text="The Heron carries a crew of the best.")
+    boat = Passage(id="b", title="Heron", text="The Heron has a crew and two cranes.")
 
     assert (await quote("How many crew does the Tern carry?", ship)).startswith("The crew has six")
-    assert (await quote("How many crew does the Heron carry?", boat)).startswith("These passages")
+    assert (await quote("How many masts does the Heron have?", boat)).startswith("These passages")
 
 
 async def test_each_question_of_a_sentence_is_answered():

@@ -21,9 +21,9 @@ _COMMON = set(
     )
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_COUNT = re.compile(r"\bhow (?:many|much)\b", re.IGNORECASE)
+_COUNT = re.compile(r"\bhow (?:many (\w+)|much\b)", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"\d|\b(?:no|none|nothing|free|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven"
+    r"\d|\b(?:none|free|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven"
     r"|twelve|\w+teen|\w+ty(?:-\w+)?|hundreds?|thousands?)\b",
     re.IGNORECASE,
 )
@@ -55,14 +55,18 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     pieces = [_stems(piece) for piece in split_request(question)]
     if max(map(len, pieces)) < 2:  # "I have a dog. May I bring it?"
         pieces = [_stems(question)]
-    needed = _NUMBER if len(pieces) == 1 and _COUNT.search(question) else _WORD
-    quotes = chain.from_iterable(_quote_sentences(words, passages, needed) for words in pieces)
+    found = _COUNT.search(question) if len(pieces) == 1 else None
+    noun = _stems(found[1] or "") if found else set[str]()
+    quotes = chain.from_iterable(
+        _quote_sentences(words, passages, noun, _NUMBER if found else _WORD) for words in pieces
+    )
     return "\n\n".join(dict.fromkeys(quotes))
 
 
 def _quote_sentences(
-    words: set[str], passages: Sequence[Passage], needed: re.Pattern[str]
+    words: set[str], passages: Sequence[Passage], noun: set[str], needed: re.Pattern[str]
 ) -> Sequence[str]:
+    """Return the best sentences that have a noun, and what is needed in them."""
     found: list[tuple[float, int, str]] = []
     counts = Counter(word for one in passages for word in words & _list_stems(one))
     for number, passage in enumerate(passages, 1):
@@ -74,6 +78,8 @@ def _quote_sentences(
         about = words & title
         is_subject = len(about) > len(words) / 2  # the title asks or says the same
         for sentence in filter(needed.search, _list_sentences(passage)):
+            if not noun <= _stems(sentence):
+                continue
             shared = words & _stems(sentence)
             # a heading shares words as well, but says nothing
             worth = len(about) + 1 if is_subject else len(about) / 2

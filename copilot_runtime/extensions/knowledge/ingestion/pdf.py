@@ -19,7 +19,9 @@ _PAINTS = re.compile(rb"(?:^|\s)(?:Do|EI|sh|[fFSsBb]\*?)(?=\s|$)")
 """Operators that paint pictures and areas."""
 _UNREADABLE = re.compile(r"(?:[\0-\b\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff] ?){3,}")
 """Glyphs of a font that does not say which characters they are; a bullet is alone."""
-_UNTITLED = ("untitled", "(untitled)", "untitled document", "unbenannt", "sans titre", "none")
+_UNTITLED = frozenset(
+    ("untitled", "(untitled)", "untitled document", "unbenannt", "sans titre", "about:blank")
+)
 """Titles that programs write where there is none."""
 _HIDDEN = 2 | 32
 """Flags of annotations that are not shown on a screen."""

@@ -317,8 +317,9 @@ class CopilotRuntime:
     ) -> None:
         """Add the endpoint to an existing application, under its dependencies.
 
-        With `console`, the pages for people are added as well, such as `/` and `/traces`, under the
-        same dependencies, unless the application already has a route of that path.
+        With `console`, the pages for people are added as well, such as `/chat` and `/traces`, under
+        the same dependencies, unless the application already has a route of that path. The chat is
+        at `/`, too.
 
         Both the dependencies given here and those of the application are called before every
         request and every WebSocket; an exception becomes the response. `authenticate` can read the

@@ -321,6 +321,13 @@ def add_pages(app: FastAPI, pages: Sequence[BaseRoute], dependencies: Sequence[A
             )
 
 
+def find_chat(app: FastAPI, pages: Sequence[BaseRoute]) -> str:
+    """Return the shortest path of the chat that an application has no route of; empty for none."""
+    own = {route.path for route in app.routes if isinstance(route, Route)}
+    routes = (page for page in pages if isinstance(page, Route) and page.name == "console")
+    return min((route.path for route in routes if route.path not in own), default="")
+
+
 def _make_answer(page: ASGIApp) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
         return RouterResponse(page)

@@ -42,11 +42,11 @@ class HasCallers(Protocol):
 
 
 class RuntimeEndpoint(NamedTuple):
-    """A runtime within an application: the path of its URL, and whether its pages are served."""
+    """A runtime within an application: the path of its URL, and that of its chat, or none."""
 
     runtime: HasCallers
     path: str
-    has_pages: bool
+    page: str
 
 
 def find_endpoint(app: object) -> RuntimeEndpoint | None:
@@ -124,7 +124,7 @@ class AppServer:
             lifespan=self._tuned_lifespan,
         )
         has_pages = settings.console.enabled if console is None else console
-        setattr(app.state, _STATE, RuntimeEndpoint(self._runtime, path, has_pages))
+        setattr(app.state, _STATE, RuntimeEndpoint(self._runtime, path, "/" if has_pages else ""))
         if has_pages:
             app.router.routes[:0] = [page for one in self._extensions for page in one.pages(path)]
             app.add_docs()
@@ -169,10 +169,10 @@ class AppServer:
             beside=self._list_routes(path),
             dependencies=dependencies,
         )
-        if console:
-            pages = [page for one in self._extensions for page in one.pages(path)]
-            asgi.add_pages(app, pages, dependencies)
-        setattr(app.state, _STATE, RuntimeEndpoint(self._runtime, path, console))
+        pages = [page for one in self._extensions for page in one.pages(path)] if console else []
+        chat = asgi.find_chat(app, pages)
+        asgi.add_pages(app, pages, dependencies)
+        setattr(app.state, _STATE, RuntimeEndpoint(self._runtime, path, chat))
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
         )

@@ -383,13 +383,13 @@ def _list_addresses(
 ) -> Sequence[str]:
     """Return the banner lines with the URLs of a target, as far as they are known."""
     if isinstance(found, CopilotRuntime):
-        url, has_pages = path or found.settings.path, found.settings.console.enabled
+        url, page = path or found.settings.path, "/" if found.settings.console.enabled else ""
     elif (endpoint := find_endpoint(found)) is not None:
-        url, has_pages = endpoint.path, endpoint.has_pages
+        url, page = endpoint.path, endpoint.page
     else:
         return [origin]
     runtime_url = f"runtimeUrl  {origin}{url}"
-    return [f"try it      {origin}/", runtime_url] if has_pages else [runtime_url]
+    return [f"try it      {origin}{page}", runtime_url] if page else [runtime_url]
 
 
 def _banner(

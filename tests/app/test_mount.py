@@ -177,6 +177,16 @@ def test_the_pages_are_mounted_under_the_login_of_the_application() -> None:
     assert client.get("/plans").json() == "mine"
 
 
+def test_the_chat_is_beside_a_first_page_of_the_application() -> None:
+    app = FastAPI()
+    app.add_api_route("/", lambda: "home")
+    runtime().mount(app, PATH, console=True)
+    client = TestClient(app, headers={"accept": "text/html"})
+
+    assert client.get("/").json() == "home"
+    assert '<a href="/chat" aria-current="page">Chat</a>' in client.get("/chat").text
+
+
 def test_the_lives_of_host_and_runtime_are_joined() -> None:
     story: list[str] = []
     adapter = ScriptedAdapter()

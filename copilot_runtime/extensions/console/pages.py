@@ -21,6 +21,8 @@ from copilot_runtime.extensions.console.document import Document
 from copilot_runtime.extensions.console.sandbox import sandbox_route
 from copilot_runtime.extensions.console.widget import widget_route
 
+CHAT = "/chat"
+"""Where the chat is besides `/`, at which an application may have a page of its own."""
 _SANDBOX = "/sandbox"
 _FOLDER = __name__.rpartition(".")[0]
 _TITLE = "copilot-runtime"
@@ -131,13 +133,13 @@ class Shell:
             for name, path in self.pages.items()
             if path and (name != "tracing" or self.keeps_traces)
         }
-        tabs = [("", f"{root}/", "Chat")]
+        tabs = [("", root + CHAT, "Chat")]
         tabs += [(name, links[name], tab.title) for name, tab in _TABS.items() if name in links]
         tab = _TABS.get(current)
         return {
             "__ENDPOINT__": escape(root + self.endpoint or "/"),
             "__HOME__": escape(f"{root}/"),
-            "__PAGES__": escape(json.dumps(links)),
+            "__PAGES__": escape(json.dumps({"chat": root + CHAT, **links})),
             "__SANDBOX__": escape(root + _SANDBOX),
             "__BRAND__": escape(self.title),
             "__NO_PRICES__": escape(describe_missing_prices()),
@@ -210,14 +212,16 @@ def build_pages(shell: Shell, chat: ChatPage) -> Sequence[BaseRoute]:
         _missing_route(shell),
         sandbox_route(_SANDBOX),
         widget_route(shell.endpoint, shell.title),
+        console_route(shell, chat, CHAT),
         console_route(shell, chat),
     ]
 
 
-def console_route(shell: Shell, chat: ChatPage) -> Route:
-    """Return the route of the chat.
+def console_route(shell: Shell, chat: ChatPage, path: str = "/") -> Route:
+    """Return a route of the chat.
 
-    The endpoint may be empty: then browsers get the page, and other requests go to the runtime.
+    The endpoint may have its path: then browsers get the page, and other requests go to the
+    runtime.
     """
     values = {
         "__SUGGESTIONS__": escape(json.dumps({**chat.suggestions})),
@@ -231,8 +235,8 @@ def console_route(shell: Shell, chat: ChatPage) -> Route:
     async def answer(request: Request) -> Response:
         return _open_chat().respond(request, values | shell.fill(request, ""))
 
-    kind = Route if shell.endpoint else _BrowserRoute
-    return kind("/", answer, methods=["GET"], name="console")
+    kind = _BrowserRoute if path.rstrip("/") == shell.endpoint.rstrip("/") else Route
+    return kind(path, answer, methods=["GET"], name="console")
 
 
 def _data_route(shell: Shell, extension: str, path: str) -> Route:

@@ -182,7 +182,7 @@ def test_the_header_names_the_pages_that_there_are_and_marks_the_current_one() -
     page = client.get("/traces", headers={"accept": "text/html"}).text
 
     tabs = re.findall(r'<a href="([^"]+)"( aria-current="page")?>(\w+)</a>', page)
-    assert tabs == [("/", "", "Chat"), ("/traces", ' aria-current="page"', "Traces")]
+    assert tabs == [("/chat", "", "Chat"), ("/traces", ' aria-current="page"', "Traces")]
     assert "<title>Traces · Ferry &lt;desk&gt;</title>" in page
 
 

@@ -179,7 +179,7 @@ function showFacts(spans) {
 async function openThread(agent, thread) {
   const { messages } = await (await fetchData(`/threads/${encodeURIComponent(thread)}/messages`)).json();
   if (!messages.length) $("no-thread").textContent = "This thread is not there any more.";
-  else location.href = `${document.querySelector(".brand").pathname}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
+  else location.href = `${pages.chat}#${encodeURIComponent(agent)}/${encodeURIComponent(thread)}`;
 }
 
 /* The person's last text in a run, if its content is stored. */
@@ -192,7 +192,7 @@ function questionOf(run) {
 /* Opens the chat with a question that is ready to be sent, and the playground beside it. */
 function askAgain(agent, question) {
   stored("sessionStorage", "draft").set(JSON.stringify({ agent, question }));
-  location.href = document.querySelector(".brand").pathname;
+  location.href = pages.chat;
 }
 
 function showTab(name) {

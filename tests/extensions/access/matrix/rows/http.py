@@ -36,7 +36,17 @@ def mcp(method: str, shows: str = "", **params: Any) -> Row:
 
 
 PAGES = (
-    *("/", "/access", "/data", "/knowledge", "/plans", "/sandbox", "/traces", "/widget.js"),
+    *(
+        "/",
+        "/access",
+        "/chat",
+        "/data",
+        "/knowledge",
+        "/plans",
+        "/sandbox",
+        "/traces",
+        "/widget.js",
+    ),
     *("/docs", "/openapi.json"),
 )
 _HEALTH = [

@@ -525,6 +525,7 @@ def test_a_request_as_people_write_it_is_split_into_tasks(
         ("How many passengers can the ferry carry?", False),
         ("What is the number of the office?", False),
         ("How many orders are there?", True),
+        ("Count the rows by store", True),
         ("How many orders in March?", True),
         ("How many orders does each store have?", True),
         ("Which product has the most orders?", True),
@@ -687,3 +688,4 @@ def test_a_color_is_filled():
     schema = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
 
     assert fill_arguments(schema, "Make the theme blue") == {"color": "blue"}
+    assert fill_arguments(schema, 'Make it "lightgreen"') == {"color": "lightgreen"}

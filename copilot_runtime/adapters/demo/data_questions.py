@@ -61,12 +61,13 @@ def refuse_question(text: str, tables: Sequence[Table]) -> str:
     )  # a word that another table has is not the reason
     words = ", ".join(f"“{word}”" for word in unknown[:5])
     chosen = [each for each in tables if not each.is_other]
+    about = [each for each in tables if {*stem(text)} >= {*stem(each.name)}] or chosen
     reason = f"I do not understand {words} here." if words else "I miss the number that is meant."
     return (
         f"{reason}{_explain_words(unknown, table, chosen)} "
         "I can count, add up and average the columns of your data, by month or by group, with "
         "questions such as:\n\n"
-        f"{suggest_questions(chosen)}"
+        f"{suggest_questions(about)}"
     )
 
 
@@ -89,8 +90,7 @@ def _explain_words(words: Sequence[str], table: Table, others: Sequence[Table]) 
                     f" '{column.name}' is a column of {other.name}, which I cannot join with "
                     f"{table.name}; for a real model, set `OPENAI_API_KEY`."
                 )
-    names = [other.name for other in others if other.name != table.name and not other.has_values]
-    return f" Of {', '.join(names)} I know the columns, and not the values." if names else ""
+    return ""
 
 
 def suggest_questions(tables: Sequence[Table]) -> str:

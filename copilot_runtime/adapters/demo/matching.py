@@ -166,10 +166,11 @@ class _Filler:
         if format := _FORMATS.get(str(schema.get("format"))):
             match = re.search(format[0], self._text)
             return match and match[0], format[1]
-        if is_color(name, schema):
-            return find_color(self._text), _COLOR_EXAMPLE
-        if self._quotes:
+        color = find_color(self._text) if is_color(name, schema) else None
+        if self._quotes and not color:
             return self._quotes.pop(0), ""
+        if is_color(name, schema):
+            return color, _COLOR_EXAMPLE
         if name.lower() in _PLACES:
             place = _PLACE.search(self._text)
             return place and place[1], _PLACE_EXAMPLE

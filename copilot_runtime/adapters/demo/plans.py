@@ -28,7 +28,7 @@ _LATER = re.compile(
     re.IGNORECASE,
 )
 """A task that needs the outcomes of those before it."""
-_COUNTS = {*split_words("average chart many most much number revenue share sum total")}
+_COUNTS = {*split_words("average chart count many most much number revenue share sum total")}
 _FACT = re.compile(
     r"\b(?i:how many|how much|number)\b"
     r"(?!.*\b(?:average|by|chart|each|every|per|revenue|rows|total)\b)"

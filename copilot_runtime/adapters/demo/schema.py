@@ -131,11 +131,6 @@ class Table:
         return [self.name, *(name for one in self.columns for name in (one.name, *one.synonyms))]
 
     @property
-    def has_values(self) -> bool:
-        """Whether the prompt says which values its texts have."""
-        return any(one.values for one in self.columns)
-
-    @property
     def sql(self) -> str:
         """The SQL behind `FROM`."""
         return quote_name(self.name) + self.joined

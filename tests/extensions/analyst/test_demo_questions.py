@@ -364,11 +364,13 @@ async def test_a_question_about_two_tables_that_are_not_joined_is_refused_by_the
     async with serve(f"{tmp_path}/*.csv", "", tmp_path / "store") as client:
         _, refusal = await ask(client, "total quantity by category")
         _, of_months = await ask(client, "total quantity by month")
+        _, of_products = await ask(client, "Which of the products is nicest?")
 
     assert (
         "I do not understand “category” here. 'category' is a column of products, which I cannot "
         "join with orders; for a real model, set `OPENAI_API_KEY`. I can count" in refusal
     )
+    assert "- How many rows are in products?" in of_products
     assert "“month” here. 'day' is a text: its dates may begin with the day or" in of_months
 
 

@@ -121,11 +121,12 @@ class Totals:
                 )
 
     def _are_of_others(self, table: str, is_total: str, columns: Sequence[str]) -> bool:
-        """Return whether lines have a value in `columns`, which lines that add up others lack."""
+        """Return whether lines have a word in `columns`, which lines that add up others lack."""
         if not columns:
             return False
         pairs = ", ".join(
-            f"count(nullif({it}, '')) FILTER ({is_total}), count(DISTINCT nullif({it}, ''))"
+            f"count(*) FILTER ({is_total} AND regexp_matches({it}, '^\\s*\\pL')), "
+            f"count(DISTINCT nullif({it}, ''))"
             for it in columns
         )
         row = self._connection.execute(f"SELECT {pairs} FROM {table}").fetchall()[0]

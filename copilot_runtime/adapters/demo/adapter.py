@@ -58,7 +58,7 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.base.errors import CopilotError, Misuse, NetworkError
+from copilot_runtime.base.errors import CopilotError, Misuse, NetworkError, NotFound
 from copilot_runtime.base.jsonvalue import (
     as_list,
     get_object,
@@ -213,7 +213,7 @@ def _fail_refusal(
     reason = _NOTHING_FOUND if request.has_knowledge else "The demo model has no rule"
     for part in parts:
         is_refusal = isinstance(part, Part) and _NOT_A_MODEL in part.text
-        yield CopilotError(f"{reason} for {text!r}.") if is_refusal else part
+        yield NotFound(f"{reason} for {text!r}.") if is_refusal else part
 
 
 def _chat(

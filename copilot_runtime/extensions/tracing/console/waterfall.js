@@ -118,8 +118,8 @@ function drawBar(span) {
 function describeBar(span) {
   const time = formatTime(lengthOf(span));
   if (hasFailed(span)) return `${time} ${cut(String(attributeOf(span, NAME.error) ?? "error"), 60)}`;
-  const tokens = numberOf(span, NAME.output);
-  return kindOf(span) === "model" && tokens !== undefined ? `${time} · ${formatCount(tokens)} tokens` : time;
+  const tokens = (numberOf(span, NAME.input) ?? 0) + (numberOf(span, NAME.output) ?? 0);
+  return kindOf(span) === "model" && tokens ? `${time} · ${formatCount(tokens)} tokens` : time;
 }
 
 function selectSpan(span) {

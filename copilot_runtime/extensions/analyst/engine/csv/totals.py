@@ -47,11 +47,11 @@ _SUMS = (
 )
 """The beginnings of labels of lines that may add up others."""
 _SUM_PATTERN = (
-    rf"(?im)\A({'|'.join(sorted(_FIRST_LABELS))})(\W|$)"
-    rf"|^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
+    rf"(?i)^({'|'.join(sorted({*_TOTALS, *_SUMS}))})(\W|$)|^\*+$"
     r"|^(all|alle|tous|todos|both sexes|المجموع|कुल)$"
     r"|\s(total|subtotal|gesamt|summe|insgesamt|ergebnis|totaal|razem|итого|всего)$|[计計]$"
 )
+_FIRST_PATTERN = rf"(?i)^({'|'.join(sorted(_FIRST_LABELS))})(\W|$)"
 
 
 class Totals:
@@ -66,16 +66,20 @@ class Totals:
     def find(self, part: str, columns: Sequence[str]) -> None:
         """Find the lines of a part of the texts that say that they add up others."""
         [(count,)] = self._connection.execute(f"SELECT count(*) FROM {part}").fetchall()
+        known = quote_texts((*_TOTALS, *_FIRST_LABELS))
         labels: set[str] = set()
         for at, column in enumerate(columns[:_PLACES]):
-            word = f"lower(trim({column}, ' :'))"
-            is_first = " AND ".join([f"coalesce({it}, '') = ''" for it in columns[:at]] or ["true"])
-            first = quote_texts((*_TOTALS, *_FIRST_LABELS) if at < _LABELS else _TOTALS)
-            is_label = f"{word} IN ({first}) AND {is_first}"
-            others = self._count(part, column, f"{word} IN ({quote_texts(_TOTALS)})")
-            if others.total() * 5 <= count * 2:  # else it is a kind of lines
-                is_label += f" OR {word} IN ({quote_texts(_TOTALS)})"
-            found = self._count(part, column, is_label)
+            rows: list[tuple[str, bool, int]] = self._connection.execute(
+                f"SELECT trim({column}, ' :') AS word, {_are_empty(columns[:at])} AS is_first, "
+                f"count(*) FROM {part} WHERE {_begins_with_letter(column)} "
+                f"AND lower(trim({column}, ' :')) IN ({known}) GROUP BY ALL ORDER BY 1"
+            ).fetchall()
+            totals = [it for it in rows if it[0].lower() in _TOTALS]
+            is_kind = sum(it[2] for it in totals) * 5 > count * 2  # of lines, if it is of many
+            found = Counter[str]()
+            for word, is_first, number in rows if at < _LABELS else totals:
+                if is_first or not (is_kind or word.lower() in _FIRST_LABELS):
+                    found[word] += number
             if 0 < found.total() < count:
                 self._found[column] += found
                 labels |= {*found}
@@ -84,9 +88,9 @@ class Totals:
 
     def _note_others(self, part: str, columns: Sequence[str], labels: Collection[str]) -> None:
         """Note the lines that may add up others, as their first values begin as such labels do."""
-        words = (f"trim({it}, ' :')" for it in columns)
-        found = (f"CASE WHEN {_match_sum(word)} THEN {word} END" for word in words)
-        others = self._count(part, f"coalesce({', '.join(found)})", is_sum(columns))
+        tests = _list_tests(columns)
+        found = (f"CASE WHEN {test} THEN {it} END" for it, test in zip(columns, tests, strict=True))
+        others = self._count(part, f"coalesce({', '.join(found)})", " OR ".join(tests))
         for word in labels:
             del others[word]
         if others:
@@ -190,12 +194,27 @@ class Totals:
 
 def is_sum(columns: Sequence[str]) -> str:
     """Return the SQL condition that one of the first values of a line is as labels of sums are."""
-    texts = (f"nullif(trim(CAST({name} AS VARCHAR), ' :'), '')" for name in columns[:_LABELS])
-    return _match_sum(f"concat_ws(chr(10), {', '.join(texts)})")
+    return f"({' OR '.join(_list_tests(columns[:_LABELS]))})"
 
 
-def _match_sum(text: str) -> str:
-    return f"regexp_matches({text}, {quote_text(_SUM_PATTERN)})"
+def _list_tests(columns: Sequence[str]) -> Sequence[str]:
+    """Return the SQL conditions that the values of a line are as labels of sums are."""
+    pattern, first = quote_text(_SUM_PATTERN), quote_text(_FIRST_PATTERN)
+    words = [f"trim({it}, ' :')" for it in columns]
+    return [
+        f"({_begins_with_letter(column)} AND (regexp_matches({word}, {pattern}) "
+        f"OR {_are_empty(columns[:at])} AND regexp_matches({word}, {first})))"
+        for at, (column, word) in enumerate(zip(columns, words, strict=True))
+    ]
+
+
+def _begins_with_letter(column: str) -> str:
+    """Return the SQL condition that a value may be a label: most others are found out by it."""
+    return f"({column} < '0' OR {column} >= ':')"
+
+
+def _are_empty(columns: Sequence[str]) -> str:
+    return " AND ".join([f"coalesce({it}, '') = ''" for it in columns] or ["true"])
 
 
 def _adds_up(line: Sequence[float | None], sums: Sequence[tuple[float, float]]) -> bool:

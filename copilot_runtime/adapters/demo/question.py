@@ -78,6 +78,8 @@ def read_question(text: str, table: Table) -> "Question":
     """Return a question about a table, with its values and its period taken out of the words."""
     text = replace_phrases(text)
     text = re.sub(rf"\b({re.escape(table.name)})\.\w+", r"\1", text, flags=re.IGNORECASE)
+    name = rf"\b(rows?|records?|entries)( are| there are)? (?:of|in) {re.escape(table.name)}\b"
+    text = re.sub(name, r"\1", text, flags=re.IGNORECASE)  # a column may have the table's name
     conditions: list[str] = []
     period = _PERIOD.search(text)
     if period is not None and table.time is not None and (limits := _read_period(period)):

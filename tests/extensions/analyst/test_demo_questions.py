@@ -162,6 +162,8 @@ OF_UNITS: Sequence[tuple[str, Sequence[Row] | None]] = [
     ("What are the total units?", [(61,)]),
     ("What is the total of the North?", [(17,)]),
     ("How many rows are there?", [(5,)]),
+    ("How many rows of units are there by region?", [("North", 2), ("South", 2), (None, 1)]),
+    ("How many rows are in units?", [(5,)]),
     ("What is the highest units?", [(30,)]),
 ]
 
@@ -338,8 +340,8 @@ async def test_a_number_of_units_is_no_answer_to_a_question_about_money(tmp_path
 async def test_questions_about_a_file_with_a_text_of_numbers_and_a_total_have_right_answers(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "revenue.csv").write_text(UNITS, encoding="utf-8")
-    client = serve(str(tmp_path / "revenue.csv"), "", tmp_path / "store")
+    (tmp_path / "units.csv").write_text(UNITS, encoding="utf-8")
+    client = serve(str(tmp_path / "units.csv"), "", tmp_path / "store")
 
     answers = await answer_all(client, [question for question, _ in OF_UNITS])
 

@@ -176,8 +176,9 @@ def identify_file(path: str) -> Identifier:
     """Return the identifier of a file, below the folders of its path, as `Source.name` has it.
 
     `handbook/hr/pay.md` is `common.Folder.handbook/common.Folder.hr/common.Document.pay%2Emd`. A
-    part of the path that cannot be part of a storage key is replaced by its hash. Letters are in
-    NFC, as people type them in rules; archives of macOS have them in NFD.
+    character that no storage key has is `&#10;`, so that rules match the rest of the name, and a
+    part of the path that is too long is its hash. Letters are in NFC, as people type them in rules;
+    archives of macOS have them in NFD.
     """
     *folders, name = map(_shorten_part, PurePath(normalize("NFC", path)).parts or (".",))
     parent = "/".join(f"{FOLDER}.{escape_name(folder)}" for folder in folders)
@@ -219,8 +220,11 @@ def find_thing(uri: str) -> str:
 
 
 def _shorten_part(part: str) -> str:
-    fits = len(escape_name(part).encode()) <= _LONGEST_PART
-    return part if fits and part.isprintable() and "\\" not in part else hash_values(part)
+    """Return a part of a path with references for characters of no storage key, or its hash."""
+    if not part.isprintable() or "\\" in part or "&#" in part:
+        part = part.replace("&#", "&#38;#").replace("\\", "&#92;")
+        part = "".join(it if it.isprintable() else f"&#{ord(it)};" for it in part)
+    return part if len(escape_name(part).encode()) <= _LONGEST_PART else hash_values(part)
 
 
 def escape_name(name: str) -> str:

@@ -486,6 +486,7 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
     [
         ("yml", "default: allow\nrules: [{deny: all, files: PAGES/caf\u00e9}]"),
         ("yml", "default: allow\nrules: [{deny: all, files: 'PAGES/*/pay*'}]"),
+        ("yml", "default: allow\nrules: [{deny: all, files: 'PAGES/caf*/*.md'}]"),
         (
             "cedar",
             "permit (principal, action, resource);"
@@ -503,8 +504,10 @@ async def test_renaming_a_file_beside_hidden_ones_opens_none(
 ) -> None:
     pages, policy = tmp_path / "pages", tmp_path / f"policy.{kind}"
     (pages / "cafe\u0301").mkdir(parents=True)
-    for name in ("cafe\u0301/pay 2026.md", "cafe\u0301/pay-2027.md", "hr.md"):
-        (pages / name).write_text(f"# {name}\n\nAnn earns 100 pounds.\n")
+    names = ["pay 2026.md", "pay-2027.md", "pay\n8.md", "pay\u30009.md", "pay\\&#.md"]
+    names.append(os.fsdecode(b"pay\xff.md"))
+    for name in (*(f"cafe\u0301/{it}" for it in names), "hr.md"):
+        (pages / name).write_text(f"# {name!a}\n\nAnn earns 100 pounds.\n")
     policy.write_text(rules.replace("PAGES", str(pages)))
     knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy, sources=[pages])
     for rename in (lambda: None, lambda: (pages / "hr.md").rename(pages / "rules.md")):

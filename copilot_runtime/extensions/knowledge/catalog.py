@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, drop_none, get_text
-from copilot_runtime.extensions.knowledge.identifiers import find_thing, get_type
+from copilot_runtime.extensions.knowledge.identifiers import find_thing, get_type, shorten_uri
 from copilot_runtime.storage import Storage
 from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
@@ -51,6 +51,7 @@ class Catalog:
         self._changes = 0
         """Number of reads that brought changes."""
         self._things: tuple[int, Mapping[str, Sequence[str]]] = 0, {}
+        self._keys: tuple[int, Mapping[str, str]] = 0, {}
 
     @cached_property
     def entries(self) -> Mapping[str, CatalogEntry]:
@@ -84,6 +85,14 @@ class Catalog:
             things = await asyncio.to_thread(_group_things, dict(self._entries))
             self._things = changes, things
         return self._things
+
+    async def list_keys(self) -> Mapping[str, str]:
+        """Return the URIs as of the last refresh, by their keys of `shorten_uri`."""
+        if self._keys[0] != (changes := self._changes):
+            uris = [*self._entries]
+            keys = await asyncio.to_thread(lambda: {shorten_uri(uri): uri for uri in uris})
+            self._keys = changes, keys
+        return self._keys[1]
 
     async def append(self, changes: Iterable[CatalogChange]) -> None:
         """Append changes as lines."""

@@ -14,7 +14,7 @@ from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
+from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor, judge
 from copilot_runtime.extensions.knowledge.document_page import (
     POLICY,
     list_provenance,
@@ -22,6 +22,7 @@ from copilot_runtime.extensions.knowledge.document_page import (
     render_document,
     render_missing,
 )
+from copilot_runtime.extensions.knowledge.identifiers import CHUNK
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import (
     UPLOAD,
@@ -169,6 +170,9 @@ class _KnowledgeRequest:
         uri = name if "." in name else await self._knowledge.resources.find_by_key(name)
         reader = self._reader(uri)
         resource = await self._knowledge.get(uri, actor=reader) if uri else None
+        if not uri:  # takes as long as for a hidden one: keys are hashes of texts to be guessed
+            for action in ("read", "list"):
+                await judge(self._knowledge.access(reader, action), [f"{CHUNK}.{name}"])
         is_browser = "text/html" in self._request.headers.get("accept", "")
         if resource is None and is_browser:
             await self._send_page(render_missing(), status=404)

@@ -32,7 +32,6 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     decode_identifier,
     encode_identifier,
     parse_identifier,
-    shorten_uri,
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.index import check_ids
@@ -293,10 +292,8 @@ class ResourceIndex:
 
     async def find_by_key(self, key: str) -> str:
         """Return the URI that has a key of `shorten_uri`; an empty string if there is none."""
-        uris = [*await self.versions()]
-        return await asyncio.to_thread(
-            lambda: next((uri for uri in uris if shorten_uri(uri) == key), "")
-        )
+        await self._refresh()
+        return (await self._catalog.list_keys()).get(key, "")
 
     async def reconcile(self) -> int:
         """Repair the catalog from the storage, and return the number of changed entries.

@@ -27,7 +27,12 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
 from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvent, Subscription
-from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values, identify_file
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    hash_values,
+    identify_file,
+    shorten_uri,
+)
 from copilot_runtime.extensions.knowledge.policies import (
     AccessDenied,
     Decision,
@@ -713,6 +718,22 @@ async def test_a_list_judges_each_resource_once_and_only_those_in_question() -> 
 
     assert [*map(str, found)] == ["common.Document.d/common.Chunk.c"]
     assert policy.questions == ["common.Document.d/common.Chunk.c"] * 2
+
+
+async def test_a_hidden_and_an_unknown_key_are_judged_alike() -> None:
+    policy = Observed()
+    knowledge = await build(policy, [resource("hr.Record.r", "zebra")])
+    runtime = CopilotRuntime(DemoAdapter(pace=0), knowledge=knowledge, authenticate=sign_in)
+    found: list[tuple[str, int]] = []
+    async with Client(runtime, headers={"x-user": "ann"}) as client:
+        served = Served(client, {"x-user": "ann"})
+        for key in (shorten_uri("hr.Record.r"), "0" * 16):
+            policy.questions.clear()
+            answer = await served.read(f"/graphql/knowledge/resources/{key}")
+            found.append((answer, len(policy.questions)))
+
+    assert found[0] == found[1]
+    assert found[0][0].startswith("404")
 
 
 async def test_a_judge_that_hangs_does_not_stop_the_event_loop() -> None:

@@ -239,7 +239,9 @@ def test_a_rule_that_hides_nothing_is_logged_at_the_start(
         {"deny": "all", "types": "hr.Salary"},
         {"allow": "all", "resources": "hr.Salary.*", "except": {"resources": "a.B.c"}},
         {"deny": "all", "files": str(pages), "types": "common.Document"},
+        {"deny": "all", "files": [str(tmp_path / "real"), str(pages / "*.html"), "gone"]},
     ]
+    (tmp_path / "real").mkdir()
     policy = tmp_path / "policy.yml"
     policy.write_text(json.dumps({"default": "allow", "rules": rules}))
 
@@ -251,6 +253,7 @@ def test_a_rule_that_hides_nothing_is_logged_at_the_start(
         ("hides nothing", "everything of type hr.Salary"),
         ("hides nothing", "a.B.c"),
         ("hides names alone", f"{pages} of type common.Document"),
+        ("hides nothing", str(tmp_path / "real")),
     ]
 
 

@@ -103,8 +103,9 @@ def _find_idle_names(rule: Rule, uris: Collection[str]) -> Iterator[str]:
         return
     named: dict[str, list[UriPattern]] = {}
     for pattern in scope.patterns or (ANY_URI,):
-        # whether a path exists is known without the resources
-        if not pattern.text.startswith(_UNSTORED) and (scope.types or not pattern.path):
+        # `find_warnings` names a path that does not exist
+        is_known = bool(pattern.path) and not scope.types and not _is_on_disk(pattern.path)
+        if not pattern.text.startswith(_UNSTORED) and not is_known:
             named.setdefault(pattern.path or pattern.text, []).append(pattern)
     for patterns in named.values():
         one = replace(scope, patterns=tuple(patterns))

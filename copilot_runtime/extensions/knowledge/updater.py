@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.outages import log_failures
 from copilot_runtime.extensions.knowledge.index import UpdateReport
-from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY
+from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, Policy
 from copilot_runtime.extensions.knowledge.spans import start_ingest_span, start_ingest_step_span
 from copilot_runtime.extensions.knowledge.things import is_merged
 from copilot_runtime.storage.lock import StorageLock
@@ -80,6 +81,8 @@ class Updater:
         """The error of the last update in the background."""
         self._progress = UpdateProgress()
         self._count = 0
+        self._generation: Hashable = None
+        """The generation of the policy whose idle rules were logged last."""
         self._gap = ""
         """The reason why some resources have no vector; empty if all have one."""
 
@@ -190,10 +193,9 @@ class Updater:
         await self.update(None, None)
         seconds = monotonic() - started
         policy = self._knowledge.policy
-        uris = () if policy is OWNERS_ONLY else [*await self._knowledge.resources.versions()]
-        problems = await call(policy.find_warnings)
-        for problem in (*problems, *await call(policy.find_idle_rules, uris)):
+        for problem in await call(policy.find_warnings):
             logger.warning("%s", problem.describe("The policy"))
+        uris = await self._warn_of_idle_rules(policy)
         if uris and (hidden := sum(map(is_merged, uris))):
             logger.warning(
                 "Things from before the policy are hidden: %d. Ingest their files again.", hidden
@@ -211,6 +213,14 @@ class Updater:
                 self._knowledge.embedder.model,
             )
 
+    async def _warn_of_idle_rules(self, policy: Policy) -> Sequence[str]:
+        """Log the rules that hide none of the stored resources, and return those."""
+        self._generation = await call(lambda: policy.generation)
+        uris = () if policy is OWNERS_ONLY else [*await self._knowledge.resources.versions()]
+        for problem in await call(policy.find_idle_rules, uris):
+            logger.warning("%s", problem.describe("The policy"))
+        return uris
+
     @property
     def _is_watched(self) -> bool:
         return bool(self._knowledge.settings.watch and self._knowledge.sources)
@@ -220,8 +230,8 @@ class Updater:
         return self._knowledge.ingestion.watch(self._knowledge.sources)
 
     async def _watch(self, first: "_BackgroundUpdate") -> None:
-        """Take in files that change, in one of several processes."""
-        interval = self._knowledge.settings.watch
+        """Take in files that change, and look at the policy, in one of several processes."""
+        interval, policy = self._knowledge.settings.watch, self._knowledge.policy
         await first.wait()
         while True:
             lock = StorageLock(self._knowledge.storage, _WATCH_LOCK)
@@ -235,6 +245,9 @@ class Updater:
                         pause = max(interval, 20 * (monotonic() - began))
                         if changed and await self.attempt(self.update(None, None, changed)):
                             self._watcher.mark(changed)
+                        with log_failures(logger, "The policy could not be looked at"):
+                            if await call(lambda: policy.generation) != self._generation:
+                                await self._warn_of_idle_rules(policy)
                         await asyncio.sleep(pause)
             except CopilotError as error:
                 logger.warning("The sources are not watched for now: %s", error)

@@ -13,7 +13,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.base.jsontext import loads
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge import Knowledge, updater
 from copilot_runtime.extensions.knowledge.ingestion.watcher import SourceWatcher
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.storage import MemoryStorage
@@ -51,9 +51,14 @@ class Server:
 
 @asynccontextmanager
 async def serve(
-    pages: Path, storage: MemoryStorage, settings: KnowledgeSettings = WATCH
+    pages: Path,
+    storage: MemoryStorage,
+    settings: KnowledgeSettings = WATCH,
+    policy: Path | None = None,
 ) -> AsyncGenerator[Server]:
-    knowledge = Knowledge(storage, embedder=WordCounter(), sources=[pages], settings=settings)
+    knowledge = Knowledge(
+        storage, embedder=WordCounter(), sources=[pages], settings=settings, policy=policy
+    )
     runtime = CopilotRuntime(
         DemoAdapter(pace=0), knowledge=knowledge, settings=Settings(threads="memory")
     )
@@ -169,6 +174,23 @@ async def test_a_folder_that_vanishes_and_comes_back_loses_nothing(pages: Path) 
         (pages / "garden.md").write_text("# Garden\n\nApricots ripen in July.\n")
         await server.wait_until("apricots", lambda texts: "July" in str(texts))
         assert "missing" not in str((await server.read())["sources"])
+
+
+async def test_a_policy_that_changes_is_compared_with_what_is_stored(
+    pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.extensions.knowledge.policies.file.LOOK_EVERY", 0)
+    (policy := tmp_path / "policy.yml").write_text("default: allow")
+    async with serve(pages, MemoryStorage(), policy=policy):
+        warnings: asyncio.Queue[str] = asyncio.Queue()
+
+        def note(_: str, text: str) -> None:
+            warnings.put_nowait(text)
+
+        monkeypatch.setattr(updater.logger, "warning", note)
+        policy.write_text(f"default: allow\nrules: [{{deny: all, files: {tmp_path}/policy*}}]")
+
+        assert "hides nothing" in await warnings.get()
 
 
 async def test_without_the_setting_nothing_is_watched(pages: Path) -> None:

@@ -50,10 +50,10 @@ def read_rules(path: Path) -> NativePolicy:
     Raises `PolicyUnreadable`, with all mistakes that were found.
     """
     files = [file for suffix in (".yml", ".yaml") for file in find_files(path, suffix)]
-    if len({*files}) > 1:
-        raise PolicyUnreadable(
-            path, [PolicyProblem("there are several files of rules: name one of them")]
-        )
+    if len({*files}) != 1:
+        several = "there are several files of rules: name one of them"
+        problem = PolicyProblem(several if files else "the folder has no file of rules")
+        raise PolicyUnreadable(path, [problem])
     reader = _Reader()
     policy = reader.read(read_text(files[0]))
     if reader.problems:

@@ -135,6 +135,9 @@ class PolicyFile(Policy):
         with log_failures(logger, "The previous policy could not be closed"):
             before.close()
         logger.info("The policy %s has changed and applies.", self.path)
+        with log_failures(logger, "The warnings about the policy could not be found"):
+            for problem in policy.find_warnings():
+                logger.warning("%s", problem.describe("The policy"))
 
     def _is_settled(self) -> bool:
         """Return `True` if the last modification is long enough ago for a complete write."""

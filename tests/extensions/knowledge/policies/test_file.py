@@ -196,11 +196,18 @@ def test_a_broken_file_leaves_the_rules_of_before_and_is_logged_once(
     assert not policy.decide(ANN, "read", PAGE).allowed
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
+    path.mkdir()
+    clock.now = path.stat().st_mtime + 2
+    look(path, clock)
+    assert "policy.yml: the folder has no file of rules" in caplog.text
+    path.rmdir()
+
     caplog.set_level(logging.INFO)
-    write(tmp_path, OPEN)
+    write(tmp_path, f"{OPEN}\nrules: [{{deny: read, files: absent}}]")
     look(path, clock)
     assert policy.decide(ANN, "read", PAGE).allowed
     assert "has changed and applies" in caplog.text
+    assert "the rule on line 2 names 'absent', which is no file or folder" in caplog.text
 
 
 class Panic(BaseException):

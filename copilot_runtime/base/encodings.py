@@ -24,6 +24,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
+_ESCAPES = re.compile(rb"\x1b\$(?:[@B]|\(D|(\)C))")
+"""Marks of texts of seven bits that have Japanese or, with a group, Korean letters behind them."""
+
 _GUESSED = ("cp1252", "cp1250", "cp932", "euc_jp", "big5", "gb18030", "cp949")
 """The encodings that programs still write; those of old systems look like them."""
 
@@ -233,9 +236,11 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def find_wide_codec(block: bytes) -> str | None:
-    """Return the codec of a text with a mark, or in which every second byte of ASCII is zero."""
+    """Return the codec of a text with marks, or in which every second byte of ASCII is zero."""
     if codec := next((codec for mark, codec in _MARKS if block.startswith(mark)), None):
         return codec
+    if (found := _ESCAPES.search(block)) and block.isascii():
+        return "iso2022_kr" if found[1] else "iso2022_jp_ext"
     head = block[:1000]
     bare = head.rstrip(NO_TEXT)
     head = bare if len(head) - len(bare) > 3 else head

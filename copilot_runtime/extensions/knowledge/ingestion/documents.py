@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.base.delimiters import find_delimiter, open_reader
 from copilot_runtime.base.encodings import find_wide_codec
 from copilot_runtime.base.errors import LimitExceeded, MissingPackage
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.base.office import is_encrypted
 from copilot_runtime.extensions.knowledge import office
@@ -116,6 +118,8 @@ _MARKDOWN = re.compile(
     r"|.*\]\([^\s\])]+\).*)$",
     re.MULTILINE,
 )
+_ESCAPES = re.compile(r"((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)|\\.")
+"""Letters that JSON escapes, in a group, and other escapes."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
 
 
@@ -257,20 +261,37 @@ def _read_html(data: bytes) -> Document:
     return read_html_text(root, find_hidden_elements(root), warnings)
 
 
-def _read_text(data: bytes) -> Document:
+def _decode(data: bytes) -> tuple[str, list[str]]:
+    """Return bytes as text with the letters that JSON escapes, and warnings about its encoding."""
     text, warnings = decode_text(data)
+    if "\\u" in text and text.lstrip()[:1] in ("{", "["):
+        for part in (text, text.lstrip().partition("\n")[0]):  # a value, or one in each line
+            with suppress(ValueError):
+                loads(part.encode())
+                return _ESCAPES.sub(_decode_escapes, text), warnings
+    return text, warnings
+
+
+def _decode_escapes(found: re.Match[str]) -> str:
+    """Return the letters of escapes of JSON; others, and those of line breaks, stay as they are."""
+    letters = loads(f'"{found[1]}"'.encode()) if found[1] else ""
+    return letters if letters.isprintable() and letters else found[0]
+
+
+def _read_text(data: bytes) -> Document:
+    text, warnings = _decode(data)
     lines = enumerate(text.splitlines(), 1)
     return Document(TEXT, "", pack_passages(list_paragraphs(lines, "")), warnings)
 
 
 def _read_markdown(data: bytes) -> Document:
-    text, warnings = decode_text(data)
+    text, warnings = _decode(data)
     title, passages = markdown.read_passages(text.splitlines())
     return Document(MARKDOWN, title, pack_passages(passages), warnings)
 
 
 def _read_csv(data: bytes) -> Document:
-    text, warnings = decode_text(data)
+    text, warnings = _decode(data)
     rows = CsvRows(text)
     passages = pack_passages(rows)
     if not passages and text.strip():  # another format with commas

@@ -122,6 +122,16 @@ GUESSED = "The encoding was guessed: {}. Save it as UTF-8 to be sure."
             f"{RUSSIAN}\ufffd",
             ["Its encoding is utf-8, but for 1 character in line 1."],
         ),
+        (JAPANESE.encode("iso2022_jp"), "x.txt", JAPANESE, []),
+        ("\ud558\ub298, \ub545".encode("iso2022_kr"), "", "\ud558\ub298, \ub545", []),
+        (
+            b'{"u": "gr\\u00f6\\u00dfer \\ud83d\\ude00"}',
+            "x.json",
+            '{"u": "gr\u00f6\u00dfer \U0001f600"}',
+            [],
+        ),
+        (b'[1]\n["\\u00e9\\\\u00e9\\u0022"]', "x.jsonl", '[1]\n["\u00e9\\\\u00e9\\u0022"]', []),
+        (b"{\\u00e9}", "x.txt", "{\\u00e9}", []),
         (b"<html><meta charset='shift_jis'>" + JAPANESE.encode("cp932"), "", JAPANESE, []),
         (
             b"<?xml version='1.0' encoding='windows-1251'?><html>" + RUSSIAN.encode("cp1251"),

@@ -7,6 +7,7 @@ from lxml import etree
 
 from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition, Headings
 from copilot_runtime.extensions.knowledge.rdf.html import (
+    APART,
     BLOCKS,
     STRUCK,
     UNSEEN,
@@ -27,7 +28,7 @@ _CELLS = ("td", "th")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LAYOUT = ("table", "pre", "article", "section", *_HEADINGS)
 """Elements of tables that arrange a page."""
-_SPECIAL = UNSEEN | {"nav", *VALUED, "tr", "table", "li", "sup", *STRUCK, *_HEADINGS}
+_SPECIAL = UNSEEN | {"nav", *VALUED, "tr", "table", "li", "sup", *APART, *STRUCK, *_HEADINGS}
 """Elements that are more than their texts; all others are passed by quickly."""
 
 
@@ -44,6 +45,8 @@ def read_title(root: "Element") -> str:
 def read_passages(root: "Element", hidden: "Collection[Element]") -> Iterator[Chunk]:
     """Yield the texts that a page shows, each with the headings above it."""
     body = root.find(".//body")
+    if root in hidden:
+        return iter(())
     return _PageReader(root, hidden).read(root if body is None else body)
 
 
@@ -92,6 +95,8 @@ class _PageReader:
                         self._marker = ""
                 elif tag in STRUCK:
                     texts.append("~~")
+                elif tag in APART:
+                    texts.append(" ")
                 texts.append(element.tail or "")
         if chunk := self._flush():
             yield chunk
@@ -117,6 +122,8 @@ class _PageReader:
             self._marker += self._number_item(element)
         elif tag in STRUCK:
             self._texts.append("~~")
+        elif tag in APART:
+            self._texts.append(" ")
         elif tag == "sup":
             self._texts.append("^" if is_power(element) else "")
         elif tag in VALUED:

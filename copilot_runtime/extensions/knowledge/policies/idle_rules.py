@@ -104,8 +104,8 @@ def _find_idle_names(rule: Rule, uris: Collection[str]) -> Iterator[str]:
     named: dict[str, list[UriPattern]] = {}
     for pattern in scope.patterns or (ANY_URI,):
         # `find_warnings` names a path that does not exist
-        is_known = bool(pattern.path) and not scope.types and not _is_on_disk(pattern.path)
-        if not pattern.text.startswith(_UNSTORED) and not is_known:
+        is_absent = bool(pattern.path) and not scope.types and not _is_on_disk(pattern.path)
+        if not pattern.text.startswith(_UNSTORED) and not is_absent:
             named.setdefault(pattern.path or pattern.text, []).append(pattern)
     for patterns in named.values():
         one = replace(scope, patterns=tuple(patterns))

@@ -11,6 +11,7 @@ from lxml import etree
 
 from copilot_runtime.base import encodings
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.extensions.knowledge.rdf.mathml import write_formulas
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
@@ -44,16 +45,21 @@ _VALUE = re.compile(rb"""=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>]*+)""")
 _BETWEEN_ATTRIBUTES = b" =/\n\t\r\f\v"
 
 _BLOCK_NAMES = (
-    "address article aside blockquote br caption dd details dialog div dl dt fieldset figcaption "
-    "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr li main nav ol optgroup option p pre "
-    "search section summary table tbody td tfoot th thead title tr ul"
+    "address article aside blockquote br caption center dd details dialog dir div dl dt fieldset "
+    "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol "
+    "optgroup option p pre search section summary table tbody td tfoot th thead title tr ul"
 )
 BLOCKS = frozenset(_BLOCK_NAMES.split())
 """Block elements, whose edges separate words."""
+APART = ("button", "label", "marquee", "output")
+"""Other elements that browsers draw apart from what is beside them."""
 STRUCK = ("del", "s", "strike")
 _IN_HEAD = ("base", "link", "meta", "noscript", "script", "style", "template", "title")
 _FRAMES = ("iframe", "frame")
-UNSEEN = frozenset(("head", "noscript", "rp", "rt", "script", "style", "svg", "template"))
+_FALLBACKS = ("audio", "canvas", "datalist", "iframe", "meter", "noembed", "progress", "video")
+_IN_FORMULAS = ("annotation", "annotation-xml", "mphantom")
+_OTHERS = ("head", "noscript", "rp", "rt", "script", "style", "svg", "template")
+UNSEEN = frozenset((*_FALLBACKS, *_IN_FORMULAS, *_OTHERS))
 """Elements without texts of their own, such as the pronunciation of characters."""
 VALUED = ("img", "input", "option")
 """Elements that show what is in an attribute."""
@@ -115,6 +121,9 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
     lower = page.lower()
     if root is not None:
         _complete_body(root)
+        write_formulas(root)
+        for it in root.iter("optgroup", "option"):
+            it.text = it.get("label", "").strip() or it.text
         if "shadowrootmode" in lower:
             for template in [*root.iter("template")]:
                 if template.get("shadowrootmode"):  # the page shows it
@@ -124,8 +133,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         warnings = [*warnings, "The page has no end: it may be cut off."]
     is_styled = any(it in lower for it in _DOUBTFUL_WORDS)
     if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
-        note = f"Texts that the style of the page may hide are read: {texts:,}."
-        warnings = [*warnings, note]
+        warnings = [*warnings, f"Texts that the style of the page may hide are read: {texts:,}."]
     return root, warnings
 
 
@@ -234,7 +242,7 @@ def text_pieces(
             yield closed.pop(inner)
             continue
         tag = inner.tag
-        space = edge if tag in BLOCKS else ""
+        space = edge if tag in BLOCKS else " " if tag in APART else ""
         tail = space + (inner.tail or "")
         if tag in UNSEEN or inner in hidden:
             yield tail

@@ -36,11 +36,17 @@ def read(body: str) -> str:
         ("<p style='color:rgb(0,0,0)'>x</p>", "x"),
         ("<style>p{}</style><p style='color:white'>x</p>", "x"),
         ("<div style='background: #000'><i style='color:black'>no</i><b class=y>x</b></div>", "x"),
+        ("a<video>no</video><audio>no</audio><canvas>no</canvas><meter>no</meter>", "a"),
+        ("a<datalist><option value=no>no</datalist><iframe>no</iframe>", "a"),
         ("<p style='font-size:0px'>no</p><p style='font-size:0'><b>x</b></p>", "x"),
     ],
 )
 def test_a_hidden_text_of_a_page_is_left_out(body: str, text: str) -> None:
     assert read(body) == text
+
+
+def test_a_page_that_is_hidden_has_no_text() -> None:
+    assert read_document(b"<html style=display:none><body>no", "x.html").chunks == []
 
 
 @in_one_test(
@@ -134,6 +140,17 @@ def test_a_hidden_annotation_is_left_out(inside: str, values: list[str]) -> None
         ("<table><tr><th rowspan=2>a<th colspan=2>b<tr><td>1<td>2</table>", "a | b | b\na | 1 | 2"),
         ("<table><tr><td><p>a</p><td><ul><li>x<li>y</ul></table>", "a | x y"),
         ("<table><tr><td><h1>H</h1>a<td><p>b</p></table>", "a\nb"),
+        ("<legend>a</legend><label>b</label>c<center>d</center>e", "a\nb c\nd\ne"),
+        ("<button>a</button><button>b</button><menu>c</menu>d", "a b\nc\nd"),
+        ("<table><tr><td>a<td><button>b</button><label>c</label></table>", "a | b c"),
+        ("<select><optgroup label=a><option label=b>no<option>c</select>", "a\nb\nc"),
+        ("<math><mn>3</mn><mfrac><mn>1</mn><mn>2</mn></mfrac></math>.", "3 1/2."),
+        ("<math><msup><mi>x</mi> <mn>3</mn></msup><mn>2</mn></math>", "x^3 2"),
+        ("<math><msup><mi>x</mi><mrow><mi>n</mi><mo>+</mo><mn>1</mn></mrow></msup>", "x^(n+1)"),
+        ("<math><msqrt><mn>16</mn></msqrt><mroot><mn>8</mn><mn>3</mn></mroot>", "√16 8^(1/3)"),
+        ("<math><msqrt><mi>a</mi><mo>+</mo><msub><mi>b</mi><mn>1</mn></msub></msqrt>", "√(a+b_1)"),
+        ("<math><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr></math>", "1 2"),
+        ("<math><mi>E</mi><annotation encoding='application/x-tex'>no</annotation></math>", "E"),
     ],
 )
 def test_a_page_keeps_its_lines_lists_tables_and_pictures(body: str, text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from copilot_runtime.base.cell_looks import list_looks
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.office import OfficeFile, open_parser
 
@@ -85,6 +86,8 @@ class Cell(NamedTuple):
     kind: Kind
     text: str
     unit: Unit = _NO_UNIT
+    is_struck: bool = False
+    """`True` if a line strikes it out."""
 
 
 class Row(NamedTuple):
@@ -121,6 +124,7 @@ class Workbook:
                 is_hidden = attributes.get("state", "visible") != "visible"
                 self.sheets.append(Sheet(attributes.get("name", ""), relation.target, is_hidden))
         self.formats = _read_formats(file, parts.get("styles", ""))
+        self.looks = dict(list_looks(file, parts.get("styles", "")))
         self.texts = _Texts(file, parts.get("sharedStrings", ""))
 
     def read(self, sheet: Sheet) -> "SheetRows":
@@ -134,6 +138,8 @@ class SheetRows:
     def __init__(self, workbook: Workbook, sheet: Sheet) -> None:
         self.merged: list[Range] = []
         self.hidden_columns = 0
+        self.faint = 0
+        """Number of values that nobody sees, unless a table or a rule gives them a background."""
         self._workbook = workbook
         self._sheet = sheet
         self._columns: dict[str, int] = {}
@@ -196,6 +202,9 @@ class SheetRows:
                     cell = self._convert(kind, value)
                     if self.has_hidden and self._find_format() == "hidden":
                         cell = cell._replace(kind="hidden")
+                    if look := self._workbook.looks.get(self._cell.get("s", "0")):
+                        self.faint += look.is_faint
+                        cell = cell._replace(is_struck=look.is_struck)
                     if len(cell.text) > _CELL:  # many cells may share one text
                         raise CopilotError(f"A cell has more than {_CELL:,} characters.")
                     self._row.cells[self._column] = cell

@@ -74,6 +74,10 @@ class _WorkbookReader:
         visible = map(self._drop_invisible, sheet) if sheet.has_hidden else sheet
         rows = [(row.number, cells) for row in visible if (cells := layout.add(row))]
         layout.finish(sheet)
+        if sheet.faint:
+            self._found.warnings.append(
+                f"White or tiny values of the sheet {called!r} are read: {sheet.faint:,}."
+            )
         counts = {name: layout.counts.get(name, (0, ""))[0] for name in ("row", "column")}
         self._formulas += layout.counts.get("formula", (0, ""))[0]
         if what := " and ".join(f"{name}s ({count})" for name, count in counts.items() if count):
@@ -156,6 +160,8 @@ class _WorkbookReader:
 
 def _write(cell: Cell) -> str:
     """Return a value as a person sees it: 0.1 + 0.2 is stored as 0.30000000000000004."""
+    if cell.is_struck:
+        return f"~~{_write(cell._replace(is_struck=False))}~~"
     if cell.kind == "percent":
         return f"{float(cell.text) * 100:.10g}%"
     if cell.kind != "number":

@@ -48,7 +48,8 @@ def make_pptx(*slides: str, notes: str = "") -> bytes:
         files[f"ppt/slide{number}.xml"] = f"<p:sld {_SLIDE}>{content}</p:sld>"
         links[f"slide {number}"] = f"slide{number}.xml"
         entries += f'<p:sldId id="{255 + number}" r:id="slide {number}"/>'
-    files["ppt/presentation.xml"] = f"<p:presentation {_SLIDE}>{entries}</p:presentation>"
+    size = '<p:sldSz cx="9144000" cy="6858000"/>'
+    files["ppt/presentation.xml"] = f"<p:presentation {_SLIDE}>{entries}{size}</p:presentation>"
     files["ppt/_rels/slide1.xml.rels"] = _relate({"notesSlide": "notes.xml"})
     return _pack("ppt/presentation.xml", files, links)
 

@@ -1,11 +1,13 @@
 """Documents of office programs are read with all that they show."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import openpyxl
 import pytest
+from openpyxl.styles import Font, PatternFill
 
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.extensions.knowledge.ingestion import (
@@ -288,6 +290,27 @@ def test_the_tables_of_a_sheet_have_their_own_names_and_units() -> None:
     assert document.warnings == ["The sheet 'Sheet' is read as 3 tables."]
 
 
+def test_values_of_a_sheet_that_are_struck_out_or_not_seen_are_marked() -> None:
+    looks: Sequence[dict[str, Any]] = (
+        {"font": Font(strike=True)},
+        {"font": Font(color="FFFFFF")},
+        {"font": Font(size=1)},
+        {"font": Font(color="112233"), "fill": PatternFill("solid", fgColor="112233")},
+        {"font": Font(color="FFFFFF"), "fill": PatternFill("solid", fgColor="112233")},
+        {"font": Font(color="112233")},
+    )
+    book: Any = openpyxl.Workbook()
+    for number, look in enumerate(looks, 1):
+        cell = book.active.cell(number, 1, number * 1.5)
+        for name, value in look.items():
+            setattr(cell, name, value)
+    out = io.BytesIO()
+    book.save(out)
+    document = read(out.getvalue())
+    assert texts(document) == ["[Sheet]", "~~1.5~~", "3", "4.5", "6", "7.5", "9"]
+    assert document.warnings == ["White or tiny values of the sheet 'Sheet' are read: 3."]
+
+
 def shape(text: str, role: str = "") -> str:
     return (
         f'<p:sp><p:nvPr><p:ph type="{role}"/></p:nvPr><p:txBody>'
@@ -315,6 +338,38 @@ def test_a_presentation_has_slides_with_titles_and_notes() -> None:
         ({"page": 1, "heading": "Plan"}, "First\nNotes: Say hello"),
         ({"page": 2, "heading": "Slide 2"}, "Bergen | 5\nBergen | 6"),
     ]
+
+
+FAINT = "<a:solidFill><a:srgbClr val='FFFFFF'/></a:solidFill>"
+PLACED = "<p:spPr><a:xfrm><a:off x='{}' y='0'/><a:ext cx='5' cy='5'/></a:xfrm>{}</p:spPr>".format
+
+
+@in_one_test(
+    ("properties", "run", "beside", "text", "warned"),
+    [
+        (PLACED(-9, ""), "", "", "x", True),
+        (PLACED(9999999, ""), "", "", "x", True),
+        (PLACED(-4, ""), "", "", "x", False),
+        ("", "<a:rPr sz='100'/>", "", "x", True),
+        ("", "<a:rPr sz='1800'/>", "", "x", False),
+        ("", "<a:rPr strike='sngStrike'/>", "", "~~x~~", False),
+        ("", "<a:rPr strike='noStrike'/>", "", "x", False),
+        ("", f"<a:rPr>{FAINT}</a:rPr>", "", "x", True),
+        ("", "<a:rPr><a:solidFill><a:schemeClr val='bg1'/></a:solidFill></a:rPr>", "", "x", True),
+        ("", f"<a:rPr>{FAINT}</a:rPr>", "<p:pic><a:blip/></p:pic>", "x", False),
+        ("", f"<a:rPr>{FAINT}</a:rPr>", "<p:sp><p:style><a:fillRef idx='1'/></p:style></p:sp>", "x",
+         False),
+        (PLACED(0, FAINT.replace("FFFFFF", "000000")), f"<a:rPr>{FAINT}</a:rPr>", "", "x", False),
+    ],
+)  # fmt: skip
+def test_a_text_of_a_slide_that_nobody_sees_is_said(
+    properties: str, run: str, beside: str, text: str, warned: bool
+) -> None:
+    paragraph = f"<p:txBody><a:p><a:r>{run}<a:t>x</a:t></a:r></a:p></p:txBody>"
+    document = read(make_pptx(f"<p:sp>{properties}{paragraph}</p:sp>{beside}"))
+    warning = "Slide 1: texts that are white, tiny or outside of it are read."
+    assert [chunk.text for chunk in document.chunks] == [text]
+    assert document.warnings == [warning] * warned
 
 
 CHART = (

@@ -1,0 +1,55 @@
+"""The looks of cells in workbooks: values that are struck out, and those that nobody sees."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from copilot_runtime.base.office import OfficeFile
+
+_WHITE = "FFFFFF"
+
+
+class Look(NamedTuple):
+    """What the style of a cell says about its value."""
+
+    is_faint: bool
+    """`True` if its letters have the colour of their background, or less than 2.5 pt."""
+    is_struck: bool
+
+
+def list_looks(file: OfficeFile, part: str) -> Iterator[tuple[str, Look]]:
+    """Yield the looks that are not those of plain values, by the number of a cell's style."""
+    section, number = "", -1
+    fonts: list[dict[str, str]] = []
+    fills: list[str] = []
+    for name, attributes in file.iterate_tags(part):
+        if name in ("fonts", "fills", "borders", "cellStyleXfs", "cellXfs", "cellStyles", "dxfs"):
+            section = name
+        elif section == "fonts":
+            if name == "font":
+                fonts.append({})
+            elif fonts:
+                fonts[-1][name] = attributes.get("val") or _read_color(attributes)
+        elif section == "fills":
+            if name == "fill":
+                fills.append(_WHITE)
+            elif name == "fgColor" and fills and fills[-1] == "solid":
+                fills[-1] = _read_color(attributes)
+            elif name == "gradientFill" or attributes.get("patternType", "none") != "none":
+                fills[-1] = attributes.get("patternType", name)
+        elif section == "cellXfs" and name == "xf":
+            number += 1
+            at, behind = int(attributes.get("fontId", 0)), int(attributes.get("fillId", 0))
+            font = fonts[at] if at < len(fonts) else {}
+            fill = fills[behind] if behind < len(fills) else _WHITE
+            is_faint = font.get("color") == fill or float(font.get("sz", 11)) < 2.5
+            is_struck = font.get("strike", "0") not in ("0", "false")
+            if is_faint or is_struck:
+                yield str(number), Look(is_faint, is_struck)
+
+
+def _read_color(attributes: Mapping[str, str]) -> str:
+    color = attributes.get("rgb", "")[-6:].upper()
+    is_white = attributes.get("theme") == "0" and "tint" not in attributes
+    if is_white or attributes.get("indexed") in ("1", "9"):
+        return _WHITE
+    return color or " ".join(f"{name}={value}" for name, value in sorted(attributes.items()))

@@ -56,13 +56,13 @@ def extract_pages(data: bytes) -> dict[str, object]:
         if len(reader.pages) > MOST_PAGES:
             raise LimitExceeded(f"The PDF has more than {MOST_PAGES} pages.")
         pages: list[str] = []
-        scans: list[int] = []
-        garbled: list[int] = []
+        scans, garbled, lossy = list[int](), list[int](), list[int]()
         unseen: dict[str, list[int]] = {}
         warnings: list[str] = []
         left = MOST_CHARACTERS
         for number, page in enumerate(reader.pages, 1):
-            text, reasons = read_text(page)
+            text, reasons, is_lossy = read_text(page)
+            lossy += [number] * is_lossy
             for reason in reasons:
                 unseen.setdefault(reason, []).append(number)
             text, count = _UNREADABLE.subn("\ufffd", text)
@@ -82,7 +82,7 @@ def extract_pages(data: bytes) -> dict[str, object]:
                 raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
         title = str((reader.metadata and reader.metadata.title) or "").strip()
         title = "" if title.lower() in _UNTITLED else title
-        warnings = [*_find_losses(reader, scans, garbled), *warnings, *_name_unseen(unseen)]
+        warnings = [*_find_losses(reader, scans, garbled, lossy), *warnings, *_name_unseen(unseen)]
     except CopilotError:
         raise
     except DependencyError as error:
@@ -208,7 +208,9 @@ def _read_text(value: Any) -> str:
     return "\n".join(str(value).split("\r")).strip()
 
 
-def _find_losses(reader: "PdfReader", scans: list[int], garbled: list[int]) -> Iterator[str]:
+def _find_losses(
+    reader: "PdfReader", scans: list[int], garbled: list[int], lossy: list[int]
+) -> Iterator[str]:
     """Yield warnings about contents that are not read."""
     if scans:
         what = "Page" if len(scans) == 1 else "Pages"
@@ -221,6 +223,11 @@ def _find_losses(reader: "PdfReader", scans: list[int], garbled: list[int]) -> I
         yield (
             f"Text on {what} {_join_numbers(garbled)} has no readable characters, and is written "
             "as \ufffd. Run text recognition (OCR) over the file."
+        )
+    if lossy:
+        yield (
+            f"Letters on page {_join_numbers(lossy)} may be lost: a font does not say what they "
+            "are. Run text recognition (OCR) over the file."
         )
     catalog: Any = reader.trailer["/Root"]
     if names := _list_hidden_layers(catalog):

@@ -22,12 +22,17 @@ _PATHS = {b"re": 4, b"m": 2, b"l": 2, b"c": 6, b"v": 4, b"y": 4}
 _COLORS = {b"g": 1, b"rg": 3, b"k": 4, b"sc": 3, b"scn": 3, b"cs": 9}
 _BLANK = b" \0\1\3\xa0\t\r\n"
 """Codes of spaces in most fonts."""
+_SPOKEN = frozenset(range(32, 127)) | {*_BLANK}
+"""Codes that are ASCII in fonts that say nothing."""
 _FORMS_BYTES = 1_000_000
 """Bytes of drawings above which they are not watched, as most of them have no text."""
 
 
-def read_text(page: "PageObject") -> tuple[str, Iterable[str]]:
-    """Return the text of a page, and the kinds of texts in it that nobody sees."""
+def read_text(page: "PageObject") -> tuple[str, Iterable[str], bool]:
+    """Return the text of a page, the kinds of texts in it that nobody sees, and losses of letters.
+
+    Letters are lost where a font does not say which characters they are.
+    """
     watch: _Watch | None = None
     try:
         if _is_watchable(page):
@@ -35,11 +40,11 @@ def read_text(page: "PageObject") -> tuple[str, Iterable[str]]:
     except MALFORMED:
         pass
     if watch is None:
-        return page.extract_text(), ()
+        return page.extract_text(), (), False
     text = page.extract_text(
         visitor_operand_before=watch.look, visitor_operand_after=watch.leave_form
     )
-    return text, watch.reasons
+    return text, watch.reasons, watch.is_lossy
 
 
 def _is_watchable(page: "PageObject") -> bool:
@@ -61,6 +66,10 @@ class _Pen:
     size: float = 0.0
     mode: int = 0
     is_white: bool = False
+    alpha: float = 1.0
+    is_mixed: bool = False
+    """Whether an area that it paints lets the text below it shine through."""
+    clip: _Box = _EVERYWHERE
 
 
 class _Watch:
@@ -71,13 +80,21 @@ class _Watch:
 
     def __init__(self, page: "PageObject") -> None:
         self.reasons: dict[str, None] = {}
+        self.is_lossy = False
         self._fonts: Any = _find_resources(page, "/Font")
+        self._states: Any = _find_resources(page, "/ExtGState")
         self._box = cast("_Box", tuple(map(float, page.cropbox)))
         self._pen = _Pen()
         self._stack: list[_Pen] = []
         self._forms: list[tuple[_Pen, int, int, int]] = []
         """The pen before each form around, and how many operators, areas and pens there were."""
         self._path: list[tuple[float, float]] = []
+        self._boxes: list[_Box] = []
+        """The rectangles of the path."""
+        self._texts: list[tuple[tuple[float, float], tuple[float, float]]] = []
+        """Two points in each text."""
+        self._looks = 2_000_000
+        """How many times a text may still be compared with an area."""
         self._areas: list[_Box] = []
         """Where something is painted that is not white."""
         self._count = 0
@@ -107,9 +124,14 @@ class _Watch:
         elif operator in _FILLS:
             if self._path and not self._pen.is_white:
                 self._add_area(self._path)
-            self._path = []
+            self._cover_texts(operator)
+            self._path, self._boxes = [], []
         elif operator in (b"n", b"S", b"s"):
-            self._path = []
+            self._path, self._boxes = [], []
+        elif operator in (b"W", b"W*") and self._path:
+            self._pen = replace(self._pen, clip=_intersect(self._pen.clip, _frame(self._path)))
+        elif operator == b"gs" and not self._forms:
+            self._set_state(self._states[operands[0]])
         elif operator == b"sh":
             self._areas.append(_EVERYWHERE)
         elif operator == b"INLINE IMAGE":
@@ -136,7 +158,8 @@ class _Watch:
         if not text.strip(_BLANK):
             return
         pen, start = self._pen, _move(tm[4], tm[5], cm)
-        if pen.mode == 3:
+        self.is_lossy |= not _SPOKEN.issuperset(text) and self._is_silent(pen.font)
+        if pen.mode == 3 or not pen.alpha:
             # scanned pages have one behind their picture
             reason = "" if self._has_picture or self._forms else "Text that is not painted"
         elif pen.is_white and pen.mode == 0 and not any(_has(it, start) for it in self._areas):
@@ -148,18 +171,19 @@ class _Watch:
         if self._forms:
             return
         length = len(text) * pen.size
+        if not reason:
+            across, up = 0.25 * length, 0.25 * pen.size
+            self._texts += ((start, _move(tm[4] + tm[0] * across, tm[5] + tm[3] * up, cm)),)
         end = _move(tm[4] + tm[0] * length, tm[5] + tm[1] * length, cm)
-        left, bottom, right, top = self._box
         height = pen.size * hypot(
             *(a - b for a, b in zip(_move(tm[2], tm[3], cm), cm[4:], strict=True))
         )
-        if (
-            max(start[0], end[0]) < left
-            or min(start[0], end[0]) > right
-            or max(start[1], end[1]) < bottom - height
-            or min(start[1], end[1]) > top
-        ):
+        text_box = _frame([start, end])
+        text_box = (*text_box[:3], text_box[3] + height)
+        if not _overlap(text_box, self._box):
             self.reasons["Text outside of the page"] = None
+        elif not _overlap(text_box, pen.clip):
+            self.reasons["Text that is cut away"] = None
         elif height < 1 and not self._is_drawn(pen.font):
             self.reasons["Text smaller than 1 pt"] = None
 
@@ -167,21 +191,51 @@ class _Watch:
         """Return whether a font has drawings as glyphs, whose size the font says."""
         return name in self._fonts and self._fonts[name].get("/Subtype") == "/Type3"
 
+    def _is_silent(self, name: Any) -> bool:
+        """Return whether a font does not say which characters it shows but those of ASCII."""
+        if self._forms or name not in self._fonts:
+            return False
+        font = self._fonts[name]
+        is_mapped = "/ToUnicode" in font or "/Encoding" in font
+        return not is_mapped and font.get("/Subtype") == "/TrueType"
+
+    def _set_state(self, state: Any) -> None:
+        if "/ca" in state:
+            self._pen = replace(self._pen, alpha=float(state["/ca"]))
+        for name, plain in (("/BM", ("/Normal", "/Compatible")), ("/SMask", ("/None",))):
+            if name in state:
+                self._pen = replace(self._pen, is_mixed=state[name] not in plain)
+
+    def _cover_texts(self, operator: bytes) -> None:
+        """Find the texts under the rectangles of the path, which are painted."""
+        pen, reason = self._pen, "Text under a painted area"
+        if pen.alpha < 1 or pen.is_mixed or self._forms or reason in self.reasons:
+            return
+        if operator.endswith(b"*") and len(self._boxes) > 1:  # a frame
+            return
+        for box in self._boxes:
+            area = _intersect(box, pen.clip)
+            self._looks -= len(self._texts)
+            if self._looks > 0 and any(_has(area, a) and _has(area, b) for a, b in self._texts):
+                self.reasons[reason] = None
+
     def _add_points(self, operator: bytes, numbers: list[float], cm: list[float]) -> None:
         if operator == b"re":
             x, y, width, height = numbers
             numbers = [x, y, x + width, y, x, y + height, x + width, y + height]
         points = zip(numbers[::2], numbers[1::2], strict=True)
-        self._path += (_move(x, y, cm) for x, y in points)
+        moved = [_move(x, y, cm) for x, y in points]
+        self._path += moved
+        if operator == b"re" and (cm[1] == cm[2] == 0 or cm[0] == cm[3] == 0):
+            self._boxes.append(_frame(moved))
 
     def _add_picture(self, cm: list[float]) -> None:
         self._has_picture = True
         self._add_area([_move(x, y, cm) for x, y in ((0, 0), (0, 1), (1, 0), (1, 1))])
 
     def _add_area(self, points: list[tuple[float, float]]) -> None:
-        across, up = zip(*points, strict=True)
         is_full = len(self._areas) >= 10_000  # as on a map
-        self._areas.append(_EVERYWHERE if is_full else (min(across), min(up), max(across), max(up)))
+        self._areas.append(_EVERYWHERE if is_full else _frame(points))
 
 
 def _find_resources(page: "PageObject", kind: str) -> Any:
@@ -194,6 +248,20 @@ def _move(x: float, y: float, matrix: list[float]) -> tuple[float, float]:
     """Return a point in the coordinates of the page."""
     a, b, c, d, e, f = matrix
     return a * x + c * y + e, b * x + d * y + f
+
+
+def _frame(points: list[tuple[float, float]]) -> _Box:
+    across, up = zip(*points, strict=True)
+    return min(across), min(up), max(across), max(up)
+
+
+def _intersect(a: _Box, b: _Box) -> _Box:
+    return max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])
+
+
+def _overlap(a: _Box, b: _Box) -> bool:
+    left, bottom, right, top = _intersect(a, b)
+    return left <= right and bottom <= top
 
 
 def _has(box: _Box, point: tuple[float, float]) -> bool:

@@ -9,6 +9,7 @@ from pypdf import PdfReader, PdfWriter
 from pypdf.generic import (
     ArrayObject,
     DictionaryObject,
+    FloatObject,
     NameObject,
     NumberObject,
     PdfObject,
@@ -38,6 +39,24 @@ def annotate(data: bytes, *annotations: dict[str, Any]) -> bytes:
     writer.pages[0][NameObject("/Annots")] = ArrayObject(
         DictionaryObject({NameObject(f"/{key}"): make(value) for key, value in fields.items()})
         for fields in annotations
+    )
+    return write(writer)
+
+
+def set_states(data: bytes) -> bytes:
+    """Return a PDF with ways of mixing colours for its second page."""
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(data)))
+    states = {
+        "Clear": ("ca", FloatObject(0)),
+        "Half": ("ca", FloatObject(0.5)),
+        "Marker": ("BM", NameObject("/Multiply")),
+    }
+    resources: Any = writer.pages[1]["/Resources"]
+    resources[NameObject("/ExtGState")] = DictionaryObject(
+        {
+            NameObject(f"/{name}"): DictionaryObject({NameObject(f"/{key}"): value})
+            for name, (key, value) in states.items()
+        }
     )
     return write(writer)
 
@@ -105,9 +124,19 @@ def test_notes_and_forms_are_read_with_their_page(annotation: dict[str, Any], te
         ("1 0 0 1 700 100 Tm", "Text outside of the page"),
         ("1 0 0 1 -100 100 Tm", "Text outside of the page"),
         ("0 1 -1 0 100 -100 Tm", "Text outside of the page"),
+        ("ET 300 0 9 9 re W n BT", "Text that is cut away"),
+        ("/Clear gs", "Text that is not painted"),
+        ("ET 70 700 200 30 re f BT", "Text under a painted area"),
+        ("ET 1 g 70 700 200 30 re f* 0 g BT", "Text under a painted area"),
+        ("ET 70 500 200 30 re f BT", ""),
+        ("ET 70 700 200 30 re S BT", ""),
+        ("ET /Half gs 70 700 200 30 re f BT", ""),
+        ("ET /Marker gs 70 700 200 30 re f BT", ""),
+        ("ET q 0 0 9 9 re W n 70 700 200 30 re f Q BT", ""),
+        ("ET 60 600 400 150 re 65 605 390 140 re f* BT", ""),
         ("q 1 g Q", ""),
-        (".5 g 0 0 600 780 re f 1 g", ""),
-        ("0 0 0 rg 70 650 400 100 re f 1 1 1 rg", ""),
+        (".5 g 0 0 600 780 re f 1 g", "Text under a painted area"),
+        ("0 0 0 rg 70 650 400 100 re f 1 1 1 rg", "Text under a painted area"),
         ("/Spot cs 1 scn", ""),
         ("1 g 1 Tr", ""),
         ("1 Tr 3 Tr BI /W 1 /H 1 /BPC 8 /CS /G ID x EI", ""),
@@ -116,7 +145,7 @@ def test_notes_and_forms_are_read_with_their_page(annotation: dict[str, Any], te
     ],
 )
 def test_a_text_that_nobody_sees_is_named(operators: str, reason: str) -> None:
-    document = read_document(make_pdf("x", f"x) Tj {operators} (evil"))
+    document = read_document(set_states(make_pdf("x", f"x) Tj {operators} (evil")))
     assert [chunk.text.replace("\n", "") for chunk in document.chunks] == ["x", "xevil"]
     found = f"{reason} on page 2 is read, though no reader sees it."
     assert document.warnings == ([found] if reason else [])
@@ -184,6 +213,15 @@ def test_pages_whose_glyphs_have_no_characters_are_named() -> None:
     assert document.warnings[0].startswith("Text on page 1 has no readable characters")
     with pytest.raises(CopilotError, match="its fonts do not say which characters"):
         read_document(make_pdf("\x01\x02\x03\x04"))
+
+
+def test_pages_whose_font_does_not_name_its_letters_are_named() -> None:
+    data = make_pdf("gr\u00f6\u00dfer", "x").replace(b"/Type1", b"/TrueType")
+    names = [read_document(it).warnings for it in (data, data.replace(b"\xf6\xdf", b"oe"))]
+    assert [it[0].partition(":")[0] if it else "" for it in names] == [
+        "Letters on page 1 may be lost",
+        "",
+    ]
 
 
 def test_an_encrypted_file_names_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The styles of Word documents, and texts that are white on white."""
+"""The styles of Word documents, and texts that are white on white or not shown."""
 
 import re
 from collections.abc import Mapping
@@ -92,6 +92,29 @@ def _may_be_shaded(element: "Element") -> bool:
             return _is_shaded(find_child(element, f"{name}Pr"))
         case _:
             return False
+
+
+def is_hidden_shape(element: "Element") -> bool:
+    """Return whether an element is a shape that the file does not show, such as a text box."""
+    if get_name(element) not in ("anchor", "inline", "wsp", "shape", "rect", "roundrect"):
+        return False
+    properties = (find_child(element, name) for name in ("docPr", "cNvPr"))
+    if any(get_attribute(it, "hidden") in ("1", "true") for it in properties):
+        return True
+    return "visibility:hidden" in element.get("style", "").replace(" ", "")
+
+
+def find_unused_margins(document: "Element", settings: "Element | None") -> set[str]:
+    """Return the identifiers of headers and footers of pages that are not set apart."""
+    is_shown = {
+        "first": any(map(is_on, document.iter("{*}titlePg"))),
+        "even": is_on(find_child(settings, "evenAndOddHeaders")),
+    }
+    ids: dict[bool, set[str]] = {True: set(), False: set()}
+    for it in document.iter("{*}headerReference", "{*}footerReference"):
+        is_used = is_shown.get(get_attribute(it, "type") or "", True)
+        ids[is_used].add(get_attribute(it, "id") or "")
+    return ids[False] - ids[True]
 
 
 def has_background(root: "Element") -> bool:

@@ -21,7 +21,9 @@ from copilot_runtime.extensions.knowledge.office.package import (
 )
 from copilot_runtime.extensions.knowledge.office.styles import (
     Style,
+    find_unused_margins,
     has_background,
+    is_hidden_shape,
     is_white,
     read_styles,
 )
@@ -91,15 +93,16 @@ class _WordReader:
         self._package = package
         self._hidden = 0
         """Number of hidden texts."""
-        relations = package.read_relations(package.main).values()
+        relations = package.read_relations(package.main)
+        parts = {it.kind: it.target for it in relations.values()}
+        unused = find_unused_margins(document, package.parse(parts.get("settings", "")))
         self._margins = [
             (kind, root)
-            for kind, part in dict.fromkeys(relations)
+            for kind, part in dict.fromkeys(it for id, it in relations.items() if id not in unused)
             if kind in _MARGINS and (root := package.parse(part)) is not None
         ]
         margins = (root for _, root in self._margins)
         self._has_background = any(map(has_background, (document, *margins)))
-        parts = {it.kind: it.target for it in relations}
         self._styles = read_styles(package.parse(parts.get("styles", "")))
         self._lists, self._starts = _read_lists(package.parse(parts.get("numbering", "")))
         self._notes: dict[tuple[str, str], str] = {}
@@ -224,7 +227,7 @@ class _WordReader:
                 continue
             elif not self._is_hidden(element, style):
                 stack += reversed(element)
-            elif find_child(element, "t") is not None:
+            elif next(element.iter("{*}t"), None) is not None:
                 self._hidden += 1
         return "".join(pieces).replace("~~~~", "")
 
@@ -235,7 +238,7 @@ class _WordReader:
         if vanish is not None:
             return is_on(vanish)
         if get_name(element) != "r":
-            return False
+            return is_hidden_shape(element)
         if get_number(find_child(properties, "sz"), "val", _LEAST_SIZE) < _LEAST_SIZE:
             return True
         name = get_attribute(find_child(properties, "rStyle"), "val") or ""
@@ -352,7 +355,7 @@ def _list_asides(block: "Element") -> "Iterator[Element]":
         name = get_name(element)
         if name in _ASIDES:
             yield element
-        elif name != "Fallback" and not _is_hidden_row(element):
+        elif name != "Fallback" and not (_is_hidden_row(element) or is_hidden_shape(element)):
             stack += reversed(element)
 
 

@@ -47,6 +47,10 @@ def cell(text: str, properties: str = "") -> str:
 
 WHITE = "<w:color w:val='FFFFFE'/>"
 DARK = "<w:shd w:val='clear' w:fill='1F3864'/>"
+ANCHOR = (
+    "<w:anchor><w:docPr hidden='{}'/><w:txbxContent><w:p><w:r><w:t>box</w:t></w:r></w:p>"
+    "</w:txbxContent></w:anchor></w:r>"
+)
 DROPDOWN = "<w:fldChar><w:ffData><w:ddList>"
 ENTRIES = (
     "<w:listEntry w:val='Rome'/><w:listEntry w:val='Oslo'/></w:ddList></w:ffData></w:fldChar></w:r>"
@@ -135,6 +139,8 @@ def test_a_word_document_has_headings_lists_and_tables() -> None:
             "</w:t></w:r></w:sdtContent></w:sdt>",
             "Oslo",
         ),
+        (f"<w:r>{ANCHOR.format('1')}<w:r><w:t>x</w:t></w:r>", "x"),
+        (f"<w:r>{ANCHOR.format('0')}<w:r><w:t>x</w:t></w:r>", "x\nbox"),
         (f"<w:r>{DROPDOWN}<w:result w:val='1'/>{ENTRIES}", "Oslo"),
         (f"<w:r>{DROPDOWN}<w:default w:val='1'/>{ENTRIES}", "Oslo"),
         (f"<w:r>{DROPDOWN}{ENTRIES}", "Rome"),
@@ -212,6 +218,25 @@ def test_changes_margins_and_notes_of_a_word_document_are_read_or_counted() -> N
         "Hidden texts are left out: 2.",
         "Notes to which no text refers are left out: 1.",
     ]
+
+
+@in_one_test(
+    ("section", "settings", "header"),
+    [
+        ("<w:headerReference w:type='default' w:id='header'/>", "", ["Header: Draft"]),
+        ("<w:headerReference w:type='first' w:id='header'/>", "", []),
+        ("<w:headerReference w:type='first' w:id='header'/><w:titlePg/>", "", ["Header: Draft"]),
+        ("<w:headerReference w:type='even' w:id='header'/><w:titlePg/>", "", []),
+        ("<w:headerReference w:type='even' w:id='header'/>", "<w:evenAndOddHeaders/>",
+         ["Header: Draft"]),
+    ],
+)  # fmt: skip
+def test_a_header_that_is_switched_off_is_left_out(
+    section: str, settings: str, header: list[str]
+) -> None:
+    body = f"{paragraph('x')}<w:sectPr>{section}</w:sectPr>"
+    document = read(make_docx(body, header=paragraph("Draft"), settings=settings))
+    assert texts(document) == ["[]", *header, "x"]
 
 
 SHEET = """<cols><col min="3" max="3" hidden="1"/></cols><sheetData>

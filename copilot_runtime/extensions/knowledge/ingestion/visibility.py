@@ -22,7 +22,7 @@ _PATHS = {b"re": 4, b"m": 2, b"l": 2, b"c": 6, b"v": 4, b"y": 4}
 _COLORS = {b"g": 1, b"rg": 3, b"k": 4, b"sc": 3, b"scn": 3, b"cs": 9}
 _BLANK = b" \0\1\3\xa0\t\r\n"
 """Codes of spaces in most fonts."""
-_SPOKEN = frozenset(range(32, 127)) | {*_BLANK}
+_ASCII = frozenset(range(32, 127)) | {*_BLANK}
 """Codes that are ASCII in fonts that say nothing."""
 _FORMS_BYTES = 1_000_000
 """Bytes of drawings above which they are not watched, as most of them have no text."""
@@ -158,7 +158,7 @@ class _Watch:
         if not text.strip(_BLANK):
             return
         pen, start = self._pen, _move(tm[4], tm[5], cm)
-        self.is_lossy |= not _SPOKEN.issuperset(text) and self._is_silent(pen.font)
+        self.is_lossy |= not _ASCII.issuperset(text) and self._is_silent(pen.font)
         if pen.mode == 3 or not pen.alpha:
             # scanned pages have one behind their picture
             reason = "" if self._has_picture or self._forms else "Text that is not painted"

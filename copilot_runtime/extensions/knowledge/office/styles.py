@@ -106,13 +106,13 @@ def is_hidden_shape(element: "Element") -> bool:
 
 def find_unused_margins(document: "Element", settings: "Element | None") -> set[str]:
     """Return the identifiers of headers and footers of pages that are not set apart."""
-    is_shown = {
+    switches = {
         "first": any(map(is_on, document.iter("{*}titlePg"))),
         "even": is_on(find_child(settings, "evenAndOddHeaders")),
     }
     ids: dict[bool, set[str]] = {True: set(), False: set()}
     for it in document.iter("{*}headerReference", "{*}footerReference"):
-        is_used = is_shown.get(get_attribute(it, "type") or "", True)
+        is_used = switches.get(get_attribute(it, "type") or "", True)
         ids[is_used].add(get_attribute(it, "id") or "")
     return ids[False] - ids[True]
 

@@ -66,13 +66,13 @@ class Totals:
     def find(self, part: str, columns: Sequence[str]) -> None:
         """Find the lines of a part of the texts that say that they add up others."""
         [(count,)] = self._connection.execute(f"SELECT count(*) FROM {part}").fetchall()
-        known = quote_texts((*_TOTALS, *_FIRST_LABELS))
+        texts = quote_texts((*_TOTALS, *_FIRST_LABELS))
         labels: set[str] = set()
         for at, column in enumerate(columns[:_PLACES]):
             rows: list[tuple[str, bool, int]] = self._connection.execute(
                 f"SELECT trim({column}, ' :') AS word, {_are_empty(columns[:at])} AS is_first, "
                 f"count(*) FROM {part} WHERE {_begins_with_letter(column)} "
-                f"AND lower(trim({column}, ' :')) IN ({known}) GROUP BY ALL ORDER BY 1"
+                f"AND lower(trim({column}, ' :')) IN ({texts}) GROUP BY ALL ORDER BY 1"
             ).fetchall()
             totals = [it for it in rows if it[0].lower() in _TOTALS]
             is_kind = sum(it[2] for it in totals) * 5 > count * 2  # of lines, if it is of many

@@ -20,6 +20,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.formatting import format_column
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, drop_none, get_text
 from copilot_runtime.extensions.analyst.results import (
     Chart,
@@ -287,23 +288,19 @@ _TEXT_ROWS = 10
 
 def write_table(table: JsonObject) -> str:
     """Return the first rows of an `analyst-table` as Markdown."""
-    names = [_write_cell(column["name"]) for column in table["columns"]]
     rows: Sequence[Sequence[Any]] = table["rows"]
-    lines = [
-        f"| {' | '.join(names)} |",
-        f"|{'---|' * len(names)}",
-        *(f"| {' | '.join(map(_write_cell, row))} |" for row in rows[:_TEXT_ROWS]),
-    ]
+    names = [_escape(str(column["name"])) for column in table["columns"]]
+    columns = [format_column(cells, 80) for cells in zip(*rows[:_TEXT_ROWS], strict=True)]
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    for row, texts in zip(rows, zip(*columns, strict=True), strict=False):
+        cells = ("" if it is None else _escape(text) for it, text in zip(row, texts, strict=True))
+        lines.append(f"| {' | '.join(cells)} |")
     lines += [f"\n{len(rows) - _TEXT_ROWS} more rows"] if len(rows) > _TEXT_ROWS else []
     return "\n".join(lines)
 
 
-def _write_cell(value: Any) -> str:
-    if isinstance(value, float):
-        value = float(f"{value:.12g}")  # 0.1 + 0.2 is 0.3
-    text = "" if value is None else " ".join(str(value).split())
-    text = text if len(text) <= 80 else text[:79] + "…"
-    return text.replace("|", "\\|")
+def _escape(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _show(kind: str, content: JsonObject) -> Activity:

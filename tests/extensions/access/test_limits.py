@@ -362,6 +362,7 @@ async def test_many_at_once_are_counted_exactly(counters: Counters) -> None:
     assert sum(places) == 5
 
 
+@pytest.mark.stalls(reason="The test counts a hundred thousand times without a pause.")
 async def test_windows_in_memory_are_bounded() -> None:
     counters = MemoryCounters()
     for number in range(MOST_COUNTED + 10):

@@ -1,6 +1,7 @@
-"""The looks of cells in workbooks: values that are struck out, and those that nobody sees."""
+"""Styles of cells in workbooks: struck-out and invisible values."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from copilot_runtime.base.office import OfficeFile
@@ -9,7 +10,7 @@ _WHITE = "FFFFFF"
 
 
 class Look(NamedTuple):
-    """What the style of a cell says about its value."""
+    """The style of a cell, as far as it marks its value."""
 
     is_faint: bool
     """`True` if its letters have the colour of their background, or less than 2.5 pt."""
@@ -38,13 +39,19 @@ def list_looks(file: OfficeFile, part: str) -> Iterator[tuple[str, Look]]:
                 fills[-1] = attributes.get("patternType", name)
         elif section == "cellXfs" and name == "xf":
             number += 1
-            at, behind = int(attributes.get("fontId", 0)), int(attributes.get("fillId", 0))
-            font = fonts[at] if at < len(fonts) else {}
-            fill = fills[behind] if behind < len(fills) else _WHITE
-            is_faint = font.get("color") == fill or float(font.get("sz", 11)) < 2.5
+            at, behind = (_read_number(attributes.get(it), 0) for it in ("fontId", "fillId"))
+            font = fonts[int(at)] if 0 <= at < len(fonts) else {}
+            fill = fills[int(behind)] if 0 <= behind < len(fills) else _WHITE
+            is_faint = font.get("color") == fill or _read_number(font.get("sz"), 11) < 2.5
             is_struck = font.get("strike", "0") not in ("0", "false")
             if is_faint or is_struck:
                 yield str(number), Look(is_faint, is_struck)
+
+
+def _read_number(text: str | None, default: float) -> float:
+    with suppress(TypeError, ValueError):
+        return float(text or "")
+    return default
 
 
 def _read_color(attributes: Mapping[str, str]) -> str:

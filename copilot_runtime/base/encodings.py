@@ -127,7 +127,7 @@ class LineDecoder:
     def __init__(self, codec: str) -> None:
         self._codec = codec
         self.encoding = Encoding(codec, is_guess=True)
-        """What the lines were."""
+        """The encoding of the lines decoded so far."""
 
     def decode(self, line: bytes) -> str:
         """Return a line as text."""

@@ -188,7 +188,7 @@ def _find_first_table(records: Sequence[Line], starts: Sequence[int]) -> tuple[i
         if next_width <= width:
             return 0, ends[0]
         rows = [record for record in above if sum(map(bool, record)) > 1]  # below a title
-        is_table = len(above) > _HEAD or names_values(rows[0], rows[1:])
+        is_table = len(above) > _HEAD or (bool(rows) and names_values(rows[0], rows[1:]))
         return (0, len(records)) if is_table else (ends[0], ends[1])
     return (0, ends[0]) if len(widths) == 1 or len(above) > 5 else (ends[0], ends[1])
 

@@ -139,7 +139,7 @@ class SheetRows:
         self.merged: list[Range] = []
         self.hidden_columns = 0
         self.faint = 0
-        """Number of values that nobody sees, unless a table or a rule gives them a background."""
+        """Number of invisible values, unless a table or a rule gives them a background."""
         self._workbook = workbook
         self._sheet = sheet
         self._columns: dict[str, int] = {}

@@ -27,7 +27,7 @@ _NUMBER = re.compile(
     r"|twelve|\w+teen|\w+ty(?:-\w+)?|hundreds?|thousands?)\b",
     re.IGNORECASE,
 )
-"""What a sentence has to have that says how many or how much."""
+"""A number, or a word for one."""
 _ENDING = re.compile(r"(?:ing|ies|ed|es|s|y)$")
 _START = re.compile(r"(?:^|[!?:\n]|\w{3}\.)\W*$")
 """Matches the text before the first word of a sentence."""

@@ -211,7 +211,7 @@ class _Measure:
             sources = list_sources(select, self._context)
             groups = _list_groups([select] if select in counting else counting)
             for alias, source in sources.items():
-                for name, labels in self._totals.get(source.table or "", {}).items():
+                for name, labels in self._totals.get((source.table or "").lower(), {}).items():
                     words = ", ".join(map(repr, labels))
                     lines = f"Lines of {source.table!r} with {words} in {name!r}"
                     if not exceptions.isdisjoint(labels):

@@ -72,8 +72,8 @@ def data() -> Data:
     [
         ("SELECT SUM(amount) FROM orders", []),
         (
-            "SELECT count(country) FROM customers",
-            ["Lines of 'customers' with 'FR' in 'country' are counted, too: 1."],
+            "SELECT count(country) FROM Customers",
+            ["Lines of 'Customers' with 'FR' in 'country' are counted, too: 1."],
         ),
         (
             "SELECT count(id) FROM customers WHERE coalesce(country, '') NOT IN ('FR')",

@@ -1,4 +1,4 @@
-"""Finds texts on the pages of a PDF that nobody sees. It runs in the sandbox."""
+"""Finds invisible texts on the pages of a PDF. It runs in the sandbox."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,7 +29,7 @@ _FORMS_BYTES = 1_000_000
 
 
 def read_text(page: "PageObject") -> tuple[str, Iterable[str], bool]:
-    """Return the text of a page, the kinds of texts in it that nobody sees, and losses of letters.
+    """Return the text of a page, the kinds of invisible texts in it, and whether letters are lost.
 
     Letters are lost where a font does not say which characters they are.
     """
@@ -60,7 +60,7 @@ def _is_watchable(page: "PageObject") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Pen:
-    """What determines how a text is painted."""
+    """The settings with which a text is painted."""
 
     font: Any = None
     size: float = 0.0
@@ -73,7 +73,7 @@ class _Pen:
 
 
 class _Watch:
-    """Finds texts that nobody sees among the operators of a page.
+    """Finds invisible texts among the operators of a page.
 
     Where a form stands is not known, so the size and the place of texts in it are not looked at.
     """

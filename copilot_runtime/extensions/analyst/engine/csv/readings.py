@@ -92,7 +92,7 @@ class Reading:
         self.forms = [one for one in forms if bare and one.fits(bare)]
         """The forms that are possible; in the end, the first one is that of the column."""
         self.doubt = ""
-        """What is not certain, as a sentence without the name of the column before it."""
+        """The doubtful choice: a sentence whose subject, the name of the column, is left out."""
         self._table = table
         self._every = forms
 

@@ -12,6 +12,7 @@ from copilot_runtime.extensions.analyst.sql.rules import (
     TableRule,
     list_safe_functions,
 )
+from copilot_runtime.extensions.analyst.sql.syntax_tree import list_functions
 from copilot_runtime.extensions.analyst.sql.tables import RowFilters
 
 _MOST_RULES = 256
@@ -55,7 +56,7 @@ class ScopeRules:
             return entry
         rules = GuardRules(
             tables={one.name: self._build_table(one) for one in datasets},
-            functions=list_safe_functions(engine.functions),
+            functions=list_safe_functions(list_functions()),
             filter_tables={
                 one.name: one.physical for one in engine.datasets.values() if not one.is_saved
             },

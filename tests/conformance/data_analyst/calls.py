@@ -14,6 +14,7 @@ from copilot_runtime.extensions.analyst.sql.guard import guard_sql
 from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
 from copilot_runtime.extensions.analyst.sql.repair.loop import run_with_repair
 from copilot_runtime.extensions.analyst.sql.rules import Scope, SqlRefused
+from copilot_runtime.extensions.analyst.sql.syntax_tree import list_functions
 from copilot_runtime.extensions.analyst.tools.call import TOOLS, call_tool, render_output
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Prose, Text
@@ -239,7 +240,7 @@ async def _run(given: Given, world: World) -> Facts:
         tables={one.name: one.columns for one in datasets},
         synonyms=synonyms,
         dataset=given.get("table", "eval_data"),
-        functions=engine.functions,
+        functions=list_functions(),
     )
 
     def guard(text: Any) -> Any:

@@ -26,6 +26,7 @@ from copilot_runtime.extensions.analyst.session import ResultCache, Session
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
 from copilot_runtime.extensions.analyst.sql.guard import GuardRules
 from copilot_runtime.extensions.analyst.sql.rules import Scope, TableRule, list_safe_functions
+from copilot_runtime.extensions.analyst.sql.syntax_tree import list_functions
 from copilot_runtime.testing import Response, ScriptedAdapter
 from copilot_runtime.testing.connection import AppConnection, connect
 
@@ -198,7 +199,7 @@ def build_rules(
         )
         for name in names
     }
-    return GuardRules(tables=rules, functions=list_safe_functions(engine.functions))
+    return GuardRules(tables=rules, functions=list_safe_functions(list_functions()))
 
 
 PATHS = ("copilot/stream/oai", "copilot/stream", "copilot/chat")

@@ -52,6 +52,15 @@ class Copier:
         self.rows = 0
         """Number of rows of SQLite or of a workbook copied so far."""
 
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start the process, unless it runs: its imports take longer than a small copy."""
+        if self._process is None:
+            self._process = start_worker(
+                Path(__file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            self._send(self._options)
+        return self._process
+
     def copy(
         self, source: DataSource, part: Path, names: Collection[str], keywords: Collection[str]
     ) -> Sequence[StoredTable]:
@@ -60,18 +69,14 @@ class Copier:
         A source that is attached is only read. Raises `DatasetRefused`.
         """
         self.rows = 0
-        if self._process is None:
-            self._process = start_worker(
-                Path(__file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            self._send(self._options)
+        process = self.start()
         self._send((source, part, names, keywords))
         try:
             tables = self._receive(source)
         except BaseException:
             self.close()  # it may lack memory now
             raise
-        if measure_memory(self._process.pid)[1] > self._options.memory_reserve:
+        if measure_memory(process.pid)[1] > self._options.memory_reserve:
             self.close()
         return tables
 

@@ -11,6 +11,7 @@ import duckdb
 from copilot_runtime.api.run_input import reserve_storage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.engine import loading
+from copilot_runtime.extensions.analyst.engine.copier import Copier
 from copilot_runtime.extensions.analyst.engine.datasets import (
     Dataset,
     choose_name,
@@ -31,6 +32,7 @@ from copilot_runtime.extensions.analyst.engine.streams import StreamPlaces
 from copilot_runtime.extensions.analyst.engine.workers import RemoteQuery, RemoteSaving, Workers
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.sql.rules import Scope
+from copilot_runtime.extensions.analyst.sql.syntax_tree import list_functions, list_keywords
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
@@ -65,10 +67,6 @@ class Engine:
         self.sources = tuple(sources)
         self.relate = relate
         self.is_closed = is_closed
-        self.functions: frozenset[str] = frozenset()
-        """The names of DuckDB's functions."""
-        self.keywords: frozenset[str] = frozenset()
-        """DuckDB's reserved words, which must be quoted to be used as names."""
         self.problems: dict[str, CopilotError] = {}
         """Unreadable sources by name, with the error for the log; `public` is for users. Their old
         copies stay in use, or they are omitted."""
@@ -79,6 +77,8 @@ class Engine:
         self.version = ""
         """Changes whenever rows of the operator's data sets may have changed."""
         self._workers: Workers | None = None
+        self._next_workers: Workers | None = None
+        self._copier = Copier(options)
         self._changes = asyncio.Lock()
         self._executor = Executor(options.most_workers)
         self._streams = StreamPlaces(options.most_workers)
@@ -123,24 +123,31 @@ class Engine:
             self._stamp, self._manifest = self._store.stamp(), self._store.read()
             self._store.clean(self._manifest.entries)
             try:
-                words = await self._executor.start(loading.read_words, self.options)
-                self.functions, self.keywords = words
+                await self._executor.start(self._start_processes)
                 try:
                     await self._load(on_progress, is_first=True)
                 except duckdb.Error:
-                    whole = await self._executor.start(
+                    self._manifest = await self._executor.start(
                         loading.drop_broken_copies, self._store, self._manifest
                     )
-                    self._manifest = whole
                     await self._load(on_progress, is_first=True)
                 if self.problems and not self._datasets:
                     raise next(iter(self.problems.values()))
             except BaseException:
-                workers, self._workers = self._workers, None
-                if workers is not None:
+                self._copier.close()
+                for workers in filter(None, (self._workers, self._next_workers)):
                     workers.close()
+                self._workers = self._next_workers = None
                 self._store.close()
                 raise
+
+    def _start_processes(self) -> None:
+        """Start processes before they are needed, and read DuckDB's words while they import."""
+        if self._store.is_writer and not self._manifest.entries:
+            self._copier.start()
+        self._next_workers = Workers(self.options)
+        list_keywords()
+        list_functions()
 
     async def aclose(self) -> None:
         """Stop all queries and close everything."""
@@ -235,11 +242,8 @@ class Engine:
             if old is None:
                 self._manifest.require_room(owner)
             alias = old.alias if old else f"d{self._manifest.next_alias}"
-            table = (
-                old.tables[0].name
-                if old
-                else choose_name(name_saved_table(name, owner), "ds", self._datasets, self.keywords)
-            )
+            wish, others = name_saved_table(name, owner), (self._datasets, list_keywords())
+            table = old.tables[0].name if old else choose_name(wish, "ds", *others)
             part = self._store.new_file(table)
             saving = await self._executor.start(RemoteSaving, self._require_workers(), part)
             work = self._executor.start(saving.run, table, _read_sql(query))
@@ -280,11 +284,10 @@ class Engine:
             await self._reload()
             if not is_writer:
                 return []
-            if name is not None and all(
-                source.name != name for source in expand_sources(self.sources)
-            ):
+            only = None if name is None else {name}
+            if only and only.isdisjoint(it.name for it in expand_sources(self.sources)):
                 raise DatasetRefused(f"There is no data source {name!r}.")
-            return await self._load(on_progress, only=None if name is None else {name})
+            return await self._load(on_progress, only=only)
 
     async def retry(self, on_progress: OnProgress | None = None) -> Sequence[str]:
         """Retry sources that could not be read. Return the names of the copied sources."""
@@ -296,12 +299,7 @@ class Engine:
 
     def count_bytes(self, owner: str, *, is_prefix: bool = False) -> int:
         """Return the size of the data sets that an owner saved, or all with a common prefix."""
-        paths = [
-            self._store.locate(one)
-            for one in self._manifest.entries
-            if one.owner == owner or (is_prefix and (one.owner or "").startswith(owner))
-        ]
-        return sum(path.stat().st_size for path in paths if path.exists())
+        return self._store.count_bytes(self._manifest, owner, is_prefix=is_prefix)
 
     async def delete(self, name: str, owner: str) -> None:
         """Delete a data set that `owner` saved. Raises `DatasetRefused` if it does not exist."""
@@ -359,8 +357,8 @@ class Engine:
         if not self._store.is_writer:
             await self._start_workers(self._manifest)
             return []
-        options = (self._store, self.options, self._executor, self.keywords)
-        loader = loading.Loader(*options, on_progress, self.problems)
+        parts = (self._store, self.options, self._executor, self._copier)
+        loader = loading.Loader(*parts, on_progress, self.problems)
         manifest, changed = await loader.load(self.sources, self._manifest, only)
         if changed or is_first or manifest != self._manifest:
             await self._swap(manifest)
@@ -373,7 +371,9 @@ class Engine:
 
     async def _start_workers(self, manifest: Manifest, *, write: bool = False) -> None:
         files = loading.locate_files(self._store, manifest)
-        workers = await self._executor.start(Workers, self.options, files)
+        workers = self._next_workers or await self._executor.start(Workers, self.options)
+        self._next_workers = None
+        await self._executor.start(workers.open, files)
         is_cancelled = False
         if write:
             try:

@@ -15,10 +15,7 @@ from copilot_runtime.extensions.analyst.engine.copier import Copier
 from copilot_runtime.extensions.analyst.engine.copies import Copy, refuse_copy
 from copilot_runtime.extensions.analyst.engine.datasets import choose_name, quote_text
 from copilot_runtime.extensions.analyst.engine.executor import REPEAT, Executor
-from copilot_runtime.extensions.analyst.engine.sandbox import (
-    EngineOptions,
-    Sandbox,
-)
+from copilot_runtime.extensions.analyst.engine.sandbox import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import (
     DataSource,
     OnProgress,
@@ -33,6 +30,7 @@ from copilot_runtime.extensions.analyst.engine.store import (
     Store,
     StoredTable,
 )
+from copilot_runtime.extensions.analyst.sql.syntax_tree import list_keywords
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +46,16 @@ class Loader:
         store: Store,
         options: EngineOptions,
         executor: Executor,
-        keywords: frozenset[str],
+        copier: Copier,
         on_progress: OnProgress | None,
         problems: dict[str, CopilotError],
     ) -> None:
         self._store = store
         self._options = options
         self._start = executor.start
-        self._keywords = keywords
         self._on_progress = on_progress
         self._problems = problems
-        self._copier = Copier(options)
+        self._copier = copier
 
     async def load(
         self, sources: Sequence[DataSource], manifest: Manifest, only: Collection[str] | None = None
@@ -135,7 +132,7 @@ class Loader:
         if source.kind == "postgres":
             tables = await self._copy_exports(source, part, names)
         else:
-            work = self._start(self._copier.copy, source, part, names, self._keywords)
+            work = self._start(self._copier.copy, source, part, names, list_keywords())
             try:
                 tables = await self._watch(source, work)
             except BaseException:
@@ -167,7 +164,7 @@ class Loader:
         self, source: DataSource, part: Path, names: set[str]
     ) -> Sequence[StoredTable]:
         def choose(table: str) -> str:
-            name = choose_name(table, source.name, names, self._keywords)
+            name = choose_name(table, source.name, names, list_keywords())
             names.add(name)
             return name
 
@@ -209,19 +206,6 @@ def _count_rows(tables: Sequence[StoredTable]) -> int:
 def locate_files(store: Store, manifest: Manifest) -> Mapping[str, Path]:
     """Return the files of a manifest by their names in the sandbox."""
     return {entry.alias: store.locate(entry) for entry in manifest.entries}
-
-
-def read_words(options: EngineOptions) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of all DuckDB functions, and its reserved words."""
-    sandbox = Sandbox(options, {})
-    cursor = sandbox.open_cursor()
-    functions = cursor.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
-    words = cursor.execute(
-        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-    ).fetchall()
-    cursor.close()
-    sandbox.close()
-    return frozenset(row[0] for row in functions), frozenset(row[0] for row in words)
 
 
 def drop_broken_copies(store: Store, manifest: Manifest) -> Manifest:

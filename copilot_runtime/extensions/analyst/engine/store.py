@@ -269,6 +269,15 @@ class Store:
         """Return the file of an entry."""
         return Path(entry.file) if entry.is_foreign else self.folder / entry.file
 
+    def count_bytes(self, manifest: Manifest, owner: str, *, is_prefix: bool = False) -> int:
+        """Return the size of the data sets that an owner saved, or all with a common prefix."""
+        paths = [
+            self.locate(one)
+            for one in manifest.entries
+            if one.owner == owner or (is_prefix and (one.owner or "").startswith(owner))
+        ]
+        return sum(path.stat().st_size for path in paths if path.exists())
+
     def new_file(self, name: str) -> Path:
         """Return a path for a new file, with a suffix that marks it as unfinished."""
         return self.folder / f"{name[:60]}-{secrets.token_hex(8)}.part"

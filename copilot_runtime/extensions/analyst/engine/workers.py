@@ -45,10 +45,11 @@ class Workers:
     As many as `threads` stay warm; more are started only while queries wait. Methods block.
     """
 
-    def __init__(self, options: EngineOptions, files: Mapping[str, Path]) -> None:
-        """Start a worker. Raises `duckdb.Error` if it cannot open the files."""
+    def __init__(self, options: EngineOptions) -> None:
+        """Start the first worker."""
         self._options = options
-        self._files = files
+        self._files: Mapping[str, Path] = {}
+        self._base = 0
         self._state = threading.Condition()
         self._warm = min(options.threads, options.most_workers)
         self._idle: list[Worker] = []
@@ -56,14 +57,18 @@ class Workers:
         self._streams: set[Worker] = set()
         """The workers that are used for longer, or for something else than queries."""
         self._is_closed = False
-        worker = Worker(options, files)
+        self._idle.append(Worker(options))
+
+    def open(self, files: Mapping[str, Path]) -> None:
+        """Open the files in the first worker, and start the others. Raises `duckdb.Error`."""
+        self._files = files
         try:
-            worker.wait()
+            self._idle[0].open(files)
+            self._idle[0].wait()
         except BaseException:
-            worker.close()
+            self.close()
             raise
-        self._idle.append(worker)
-        self._base = worker.measure_size()
+        self._base = self._idle[0].measure_size()
         for _ in range(1, self._warm):
             self._replace()
         threading.Thread(target=self._watch_memory, name="analyst-memory", daemon=True).start()
@@ -82,10 +87,7 @@ class Workers:
                     break
             if self._is_closed:
                 raise duckdb.ConnectionException("The data sets have been replaced.")
-            if self._idle and not part:
-                worker = self._idle.pop()
-            else:
-                worker = Worker(self._options, self._files, part)
+            worker = self._idle.pop() if self._idle and not part else self._start(part)
             (self._streams if is_stream or part else self._busy).add(worker)
             if is_stream:
                 self._replace()
@@ -111,7 +113,12 @@ class Workers:
     def _replace(self) -> None:
         """Start a worker, which is warm when the next query needs it."""
         if len(self._idle) + len(self._busy) < self._warm:
-            self._idle.insert(0, Worker(self._options, self._files))
+            self._idle.insert(0, self._start())
+
+    def _start(self, part: Path | None = None) -> "Worker":
+        worker = Worker(self._options)
+        worker.open(self._files, part)
+        return worker
 
     def retire(self) -> None:
         """Close each worker after its query."""
@@ -155,10 +162,8 @@ class Workers:
 class Worker:
     """A process that runs one query after the other."""
 
-    def __init__(
-        self, options: EngineOptions, files: Mapping[str, Path], part: Path | None = None
-    ) -> None:
-        """Start the process; `wait` waits until it is ready. With `part`, it saves a result."""
+    def __init__(self, options: EngineOptions) -> None:
+        """Start the process."""
         self._options = options
         self._lock = threading.Lock()
         self._number = 0
@@ -167,7 +172,10 @@ class Worker:
         self._is_killed = False
         self._is_too_large = False
         self._process = start_worker(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._send((options, {**files}, part))
+
+    def open(self, files: Mapping[str, Path], part: Path | None = None) -> None:
+        """Let it open the files; `wait` waits until it has. With `part`, it saves a result."""
+        self._send((self._options, {**files}, part))
 
     @property
     def is_usable(self) -> bool:

@@ -113,14 +113,32 @@ def _connect() -> duckdb.DuckDBPyConnection:
 
 
 @cache
+def list_functions() -> frozenset[str]:
+    """Return the names of DuckDB's functions."""
+    return _list_names("SELECT DISTINCT function_name FROM duckdb_functions()")
+
+
+@cache
+def list_keywords() -> frozenset[str]:
+    """Return DuckDB's reserved words, which must be quoted to be used as names."""
+    return _list_names(
+        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    )
+
+
+@cache
 def _list_types() -> frozenset[str]:
     """Return DuckDB's built-in types. Types of a database could be built from its values."""
+    names = _list_names("SELECT DISTINCT type_name FROM duckdb_types()")
+    return frozenset({"list", "array"} | {name.lower() for name in names})
+
+
+def _list_names(sql: str) -> frozenset[str]:
     cursor = _connect().cursor()
     try:
-        rows = cursor.execute("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()
+        return frozenset(name for (name,) in cursor.execute(sql).fetchall())
     finally:
         cursor.close()
-    return frozenset({"list", "array"} | {name.lower() for (name,) in rows})
 
 
 def _walk(tree: object) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ from copilot_runtime.extensions.analyst.sql.rules import (
     TableRule,
     list_safe_functions,
 )
+from copilot_runtime.extensions.analyst.sql.syntax_tree import list_functions
 
 FIXTURE = (
     "CREATE TABLE eval_data(dataset_id VARCHAR, query VARCHAR, faithfulness_score DOUBLE, "
@@ -70,7 +71,7 @@ async def engine(
 
 @pytest.fixture
 def services(engine: Engine) -> Services:
-    functions = list_safe_functions(engine.functions)
+    functions = list_safe_functions(list_functions())
 
     def build_rules(scope: Scope) -> GuardRules:
         return GuardRules(

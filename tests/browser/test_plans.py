@@ -15,10 +15,18 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.extensions.planner.roles import Assignment, TaskContext, Verdict
 from copilot_runtime.extensions.planner.tasks import PlanLimits
+from copilot_runtime.testing import say
 from tests.browser.build import keep_picture
-from tests.browser.console import opened, served
+from tests.browser.console import answer, opened, served
 from tests.browser.console import say as ask
-from tests.extensions.planner.crew import Crew, build_engine, build_plan
+from tests.extensions.planner.crew import (
+    Crew,
+    ScriptedAgent,
+    build_engine,
+    build_plan,
+    build_planner,
+    write_plan,
+)
 from tests.extensions.planner.http.server import sign_in, wrap_engine
 
 pytestmark = pytest.mark.anyio
@@ -178,6 +186,28 @@ async def test_a_plan_is_seen_while_it_grows_and_its_questions_are_answered(
             "href", f"/traces#{'a' * 32}"
         )
         await expect(page).to_have_url(re.compile(f"#{plan_id}/0$"))
+
+
+async def test_the_chat_goes_on_after_an_answer_on_the_page_of_plans(browser: Browser) -> None:
+    writer = ScriptedAgent(say("Dear Ann,"))
+    planner = build_planner({"writer": writer}, write_plan("letter"), needs_approval=True)
+    runtime = CopilotRuntime(agents={"it": planner}, settings=Settings(threads="memory"))
+    async with served(runtime) as url, opened(browser) as context:
+        chat = await context.new_page()
+        await chat.goto(url)
+        await ask(chat, "Write to Ann.")
+        question = chat.get_by_role("region", name="Question of the agent")
+        await expect(question.get_by_role("button", name="Approve")).to_be_visible()
+        plans = await context.new_page()
+        await plans.goto(f"{url}plans")
+        await plans.locator("#list button").click()
+        await plans.get_by_role("button", name="Approve").click()
+        await expect(plans.locator("#status")).to_have_text("finished")
+        await chat.evaluate("window.dispatchEvent(new Event('focus'))")  # its tab is chosen again
+        await expect(answer(chat)).to_have_text("Dear Ann,")
+        await expect(question.get_by_role("button", name="Approve")).to_be_hidden()
+        await chat.reload()
+        await expect(answer(chat)).to_have_text("Dear Ann,")
 
 
 async def test_a_task_and_a_plan_are_stopped_and_done_again(browser: Browser) -> None:

@@ -169,8 +169,8 @@ class PlannerAgent(InstructedAgent):
                 "without end. Give a task to an agent that does it, or plan it as subtasks."
             )
         deadline = None if self.max_seconds is None else monotonic() + self.max_seconds
-        if run.resume:
-            plan_id, answer = await self._answer_questions(run)
+        plan_id, answer = await self._answer_questions(run)
+        if plan_id:
             stream = self._follow(plan_id, run, deadline, answer)
         else:
             stream = self._plan_and_follow(run, deadline)
@@ -432,12 +432,19 @@ class PlannerAgent(InstructedAgent):
     async def _answer_questions(self, run: RunInput) -> tuple[str, int | None]:
         """Apply a person's answers; return the plan's id and the number of the resuming answer.
 
-        The number is `None` if all tasks concerned still wait for other answers. Raises `Misuse` or
-        `NotFound` if a question is not open or an answer does not fit.
+        The number is `None` if all tasks concerned still wait for other answers. A question that
+        was answered elsewhere, as on the page of plans, takes no answer: this run shows what came
+        of it. The id is empty if there is nothing to show: the person has written something new.
+        Raises `Misuse` or `NotFound` if there is no plan or an answer does not fit.
         """
         found, number = "", None
         for resume in run.resume:
             plan, question = await find_question(self.engine, resume, run)
+            if question is None:
+                is_new = _find_question(run.messages) != plan.created.request
+                if not (resume.status == "cancelled" and is_new):
+                    found = found or plan.id
+                continue
             id = question.question_id
             before, others = plan.number, plan.tasks[question.task_id].questions.keys() - {id}
             answer, note, payload = read_answer(resume, question.kind)

@@ -69,42 +69,40 @@ def build_interrupt(plan: Plan, question: QuestionAsked) -> Interrupt:
 
 async def find_question(
     engine: PlanEngine, resume: Resume, run: RunInput
-) -> tuple[Plan, QuestionAsked]:
-    """Return the plan and the open question that an answer belongs to.
+) -> tuple[Plan, QuestionAsked | None]:
+    """Return the plan that an answer belongs to, and its question, or `None` if it is not open.
 
-    A frontend of v1 sends no id; its question is found by the interrupt's value. Raises `NotFound`
-    if the plan does not exist for this user, or `Misuse` if the question is not open or if more
-    questions have the value than the run has answers.
+    A frontend of v1 sends no id; its question is found by the interrupt's value, and without one
+    it is about the last plan of the thread. Raises `NotFound` if the plan does not exist for this
+    user, or `Misuse` if more questions have the value than the run has answers.
     """
     if resume.interrupt_id is not None:
         plan_id, _, question_id = resume.interrupt_id.partition("/")
         plan = await engine.get(plan_id)
         if plan.created.user != run.user:
             raise build_missing_error(plan_id)
-        if (question := plan.questions.get(question_id)) is not None:
-            return plan, question
-    else:
-        value = parse_text(resume.value)
-        query = PlanQuery(user=run.user, thread_id=run.thread_id)
-        found = [
-            (plan, question)
-            for summary in await engine.log.list_plans(query)
-            if not summary.is_over
-            for plan in [await engine.get(summary.id)]
-            for question in plan.questions.values()
-            if is_same_json(value, parse_text(build_interrupt(plan, question).value))
-        ]
-        if len(found) > sum(other.value == resume.value for other in run.resume):
-            raise Misuse(
-                f"{len(found)} questions of plans are equal, and the answer does not say which of "
-                "them it is for. Answer it on the page of plans."
-            )
-        if found:
-            return found[0]
-    raise Misuse(
-        "No plan of this conversation waits for this answer.",
-        hint="It has been given before, or the plan is over.",
-    )
+        return plan, plan.questions.get(question_id)
+    value = parse_text(resume.value)
+    query = PlanQuery(user=run.user, thread_id=run.thread_id)
+    summaries = await engine.log.list_plans(query)
+    found = [
+        (plan, question)
+        for summary in summaries
+        if not summary.is_over
+        for plan in [await engine.get(summary.id)]
+        for question in plan.questions.values()
+        if is_same_json(value, parse_text(build_interrupt(plan, question).value))
+    ]
+    if len(found) > sum(other.value == resume.value for other in run.resume):
+        raise Misuse(
+            f"{len(found)} questions of plans are equal, and the answer does not say which of "
+            "them it is for. Answer it on the page of plans."
+        )
+    if found:
+        return found[0]
+    if not summaries:
+        raise Misuse("No plan of this conversation waits for this answer.")
+    return await engine.get(summaries[0].id), None
 
 
 def read_answer(resume: Resume, kind: QuestionKind) -> tuple[Answer, str, JsonValue]:

@@ -78,17 +78,24 @@ async def test_an_answer_of_somebody_else_finds_no_plan() -> None:
         await ask(agent, answer(question, True), user="bob")
 
 
-async def test_a_second_answer_is_told_that_there_was_one() -> None:
+@in_one_test(
+    "late", [{"payload": True}, {"payload": False}, {"payload": None, "status": "cancelled"}]
+)
+async def test_an_answer_to_what_was_answered_elsewhere_shows_what_came_of_it(
+    late: dict[str, Any],
+) -> None:
+    agent = build_asking()
+    question = find_question(await ask(agent))
+    plan_id, _, question_id = question.interrupt_id.partition("/")
+    await agent.engine.answer(plan_id, question_id, "approve", user="ann")  # on the page of plans
+    assert read_text(await ask(agent, answer(question, **late))) == "Dear Ann,"
+
+
+async def test_a_late_answer_in_the_form_of_v1_shows_the_last_plan() -> None:
     agent = build_asking()
     question = find_question(await ask(agent))
     await ask(agent, answer(question, True))
+    late = Resume(value=json.dumps("Who?"), response="Ann")
+    assert read_text(await ask(agent, late)) == "Dear Ann,"
     with pytest.raises(Misuse, match="No plan of this conversation waits for this answer"):
-        await ask(agent, answer(question, True))
-
-
-async def test_an_answer_in_the_form_of_v1_to_no_question_is_refused() -> None:
-    agent = build_asking()
-    await ask(agent)
-    resume = Resume(value=json.dumps("Who?"), response="Ann")
-    with pytest.raises(Misuse, match="No plan of this conversation waits for this answer"):
-        await ask(agent, resume)
+        await ask(build_asking(), late)

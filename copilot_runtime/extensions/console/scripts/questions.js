@@ -27,7 +27,7 @@ function interruptView(item) {
     if (waits) about.replaceChildren(...whatIsAsked(interrupt, thread));
     node.classList.toggle("answered", !waits);
     form.hidden = !waits;
-    state.textContent = waits ? "" : item.said ?? "not answered: the thread went on";
+    state.textContent = waits ? "" : item.said ?? "not answered here";
   } };
 }
 

@@ -153,7 +153,20 @@ function open() {
     if (thread !== conversation) show(conversation);
     if (conversation.run && !conversation.run.ended)
       throw new Problem("Connection lost", "The answer broke off here.", { broken: true });
-  }, ways);
+  }, ways).then(lookAtPlans);
+}
+
+/* Goes on with questions of plans that were answered elsewhere, as on the page of plans. */
+async function lookAtPlans() {
+  const asked = thread;
+  for (const interrupt of document.hidden ? [] : asked.interrupts) {
+    const id = interrupt.metadata?.plan_id;
+    const plan = id && (await json("GET", `/plans/${encodeURIComponent(id)}`).catch(() => null));
+    if (reading || thread !== asked) return;
+    if (!plan || plan.questions.some((question) => interrupt.id === `${id}/${question.id}`)) continue;
+    asked.items.filter((item) => item.interrupt === interrupt).forEach((item) => { item.said = "answered elsewhere"; });
+    decide(interrupt, { status: "cancelled" });
+  }
 }
 
 /* Stops the run on the server; its last events arrive as usual. */
@@ -302,6 +315,8 @@ function setBusy(busy) {
   $("stop").hidden = !busy;
   draw();
 }
+
+window.addEventListener("focus", lookAtPlans);
 
 tabs?.addEventListener("message", ({ data }) => {
   refreshThreads();

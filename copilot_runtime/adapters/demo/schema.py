@@ -12,7 +12,8 @@ _TABLE = re.compile(r"^CREATE TABLE (\S+) \([^\n]*\n(.*?)^\);$", re.DOTALL | re.
 _COLUMN = re.compile(r'^  ("[^"]+"|\S+) ([A-Z][^,\n]*?(?:\([^)\n]*\))?),?(?: -- (.*))?$')
 _LABEL = re.compile(r"^-- Dataset .+: DuckDB table ", re.MULTILINE)
 _ABOUT = re.compile(r"^-- About: (.*)$", re.MULTILINE)
-_TOTALS = re.compile(r"^-- Rows without totals: WHERE (.*)$", re.MULTILINE)
+_WITHOUT = "-- Rows without totals: WHERE "
+_TOTALS = re.compile(rf"^{_WITHOUT}(.*)$", re.MULTILINE)
 _LIST = re.compile(r" IN \((.*?)\)(?: AND |$)")
 _NOTE = r"'{}' (is a text: .*?)\.(?: |$)"
 _CATALOG = re.compile(r"^## Metric catalog\n(.*?)^$", re.DOTALL | re.MULTILINE)
@@ -20,7 +21,7 @@ _METRIC = re.compile(
     r"^- (\w+) \([^)\n]*\): (?:.*; )?SQL ([^…\n]+) FROM ([^\s;]+)(?:; WHERE ([^…\n]+))?$",
     re.MULTILINE,
 )
-_OTHER = re.compile(r"^- (\w+)\((.*)\)$", re.MULTILINE)
+_OTHER = re.compile(rf"^- (\w+)\((.*?)\)(?: {_WITHOUT}(.*))?$", re.MULTILINE)
 _QUOTED = re.compile(r"'((?:[^']|'')*)'(?=, |$)")
 _PAIR = re.compile(r'("[^"]+"|[^+\s]\S*) (.+)')
 _COMMA = re.compile(r", (?![^(]*\))")
@@ -149,7 +150,8 @@ def read_schema(texts: Sequence[str]) -> Sequence[Table]:
     tables = [_add_metrics(_describe_table(table, about, totals), catalog) for table in tables]
     is_other = bool(_LABEL.search(block))
     others = [
-        Table(name, _read_columns(body), is_other=is_other) for name, body in _OTHER.findall(block)
+        Table(name, _read_columns(body), is_other=is_other, conditions=[totals] if totals else [])
+        for name, body, totals in _OTHER.findall(block)
     ]
     return [*tables, *(_add_metrics(table, catalog) for table in others)]
 

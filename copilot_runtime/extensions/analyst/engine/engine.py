@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -117,8 +118,7 @@ class Engine:
             return
         async with self._changes:
             self._store.open()
-            while not self._store.take_lock() and self._store.is_empty:  # noqa: ASYNC110
-                # another process makes the first copies
+            while not self._store.take_lock() and self._store.is_unfinished:  # noqa: ASYNC110
                 await asyncio.sleep(WAIT)
             self._stamp, self._manifest = self._store.stamp(), self._store.read()
             self._store.clean(self._manifest.entries)
@@ -361,7 +361,7 @@ class Engine:
         loader = loading.Loader(*parts, on_progress, self.problems)
         manifest, changed = await loader.load(self.sources, self._manifest, only)
         if changed or is_first or manifest != self._manifest:
-            await self._swap(manifest)
+            await self._swap(replace(manifest, is_whole=True))
         return changed
 
     async def _swap(self, manifest: Manifest) -> None:

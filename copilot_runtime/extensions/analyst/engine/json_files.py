@@ -74,6 +74,7 @@ def copy_json(
     described = connection.execute(f"DESCRIBE {quote_name(name)}").fetchall()
     plain = [it[0] for it in described if it[1] == "VARCHAR"]
     totals.find(quote_name(name), [*map(quote_name, plain)])
+    totals.find_sums(quote_name(name), {it[0]: it[1] for it in described})
     return notes, totals.describe(plain)
 
 

@@ -124,6 +124,8 @@ class Manifest:
 
     entries: Sequence[ManifestEntry] = ()
     next_alias: int = 1
+    is_whole: bool = True
+    """`False` until all sources have been copied for the first time."""
 
     def find(self, source: str, owner: str | None = None) -> ManifestEntry | None:
         """Return the entry of a source, or of a data set that `owner` saved."""
@@ -134,7 +136,7 @@ class Manifest:
         """Return a manifest with an entry added, or replacing the entry with the same alias."""
         others = [one for one in self.entries if one.alias != entry.alias]
         number = max(self.next_alias, int(entry.alias[1:]) + 1)
-        return Manifest(entries=[*others, entry], next_alias=number)
+        return replace(self, entries=[*others, entry], next_alias=number)
 
     def require_room(self, owner: str) -> None:
         """Raise `DatasetRefused` if an owner may not save another data set."""
@@ -183,9 +185,9 @@ class Store:
         return self._descriptor is not None
 
     @property
-    def is_empty(self) -> bool:
-        """`True` if there is no list of data sets yet, in a folder that can be written to."""
-        return not self._is_readonly and not self.stamp()
+    def is_unfinished(self) -> bool:
+        """`True` if the first copies are not all made yet, in a folder that can be written to."""
+        return not self._is_readonly and not self.read().is_whole
 
     @property
     def is_lost(self) -> bool:
@@ -238,12 +240,12 @@ class Store:
             self._descriptor = None
 
     def read(self) -> Manifest:
-        """Read the manifest; return an empty one if it is missing or damaged."""
+        """Read the manifest; return one without entries if it is missing or damaged."""
         try:
             text = (self.folder / MANIFEST).read_text(encoding="utf-8")
             return _decode_manifest(json.loads(text))
         except FileNotFoundError:
-            return Manifest()
+            return Manifest(is_whole=False)
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning("The list of data sets of the analyst is unreadable: %s.", error)
             return Manifest()
@@ -306,7 +308,8 @@ def _decode_manifest(value: Any) -> Manifest:
     if value["version"] != VERSION:
         raise ValueError(f"it is of the version {value['version']!r}")
     entries = [_decode_entry(entry) for entry in cast("list[Any]", value["entries"])]
-    return Manifest(entries=entries, next_alias=int(value["next_alias"]))
+    is_whole = value.get("is_whole", True)
+    return Manifest(entries=entries, next_alias=int(value["next_alias"]), is_whole=is_whole)
 
 
 def _decode_entry(value: dict[str, Any]) -> ManifestEntry:

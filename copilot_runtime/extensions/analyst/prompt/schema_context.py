@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from copilot_runtime.extensions.analyst.engine.datasets import match_labels
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset, match_labels
 from copilot_runtime.extensions.analyst.prompt.hints import ColumnHint, SchemaHints
 from copilot_runtime.extensions.analyst.prompt.untrusted import (
     cut_line,
@@ -22,7 +22,6 @@ from copilot_runtime.extensions.analyst.prompt.untrusted import (
 )
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
     from copilot_runtime.extensions.analyst.engine.metadata import ColumnMetadata, TableMetadata
 
 
@@ -259,7 +258,8 @@ def build_schema_context(table: "TableMetadata", extras: SchemaExtras = _NOTHING
 
 def _exclude_totals(totals: Mapping[str, Sequence[str]]) -> str:
     conditions = [f"NOT {match_labels(quote_name(it), totals[it])}" for it in totals]
-    return f"-- Rows without totals: WHERE {' AND '.join(conditions)}" if conditions else ""
+    text = quote_line(" AND ".join(conditions), _MOST_SQL)
+    return f"-- Rows without totals: WHERE {text}" if conditions else ""
 
 
 def _title(title: str, body: str) -> str:
@@ -290,7 +290,8 @@ def _list_others(tables: "Sequence[Dataset | TableMetadata]") -> str:
         ]
         if (more := len(table.columns) - _MOST_OTHER_COLUMNS) > 0:
             columns.append(f"+{more} more")
-        line = f"- {name}({', '.join(columns)})"
+        totals = _exclude_totals(table.totals) if isinstance(table, Dataset) else ""
+        line = f"- {name}({', '.join(columns)}) {totals}".rstrip()
         if len(line) <= left:
             lines.append(line)
             left -= len(line)

@@ -335,6 +335,17 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [("Ann,Oslo,1",)],
         "Each line is one value, in quotation marks as a whole. Save it anew as CSV.",
     ),
+    "shop,item,n\nA,x,100\nA,y,20\nA total,,120\nB,x,1\nB,y,2\nSubtotal B,,3\nTotal,,123\n": (
+        [
+            *[("A", "x", 100), ("A", "y", 20), ("A total", None, 120)],
+            *[("B", "x", 1), ("B", "y", 2), ("Subtotal B", None, 3), ("Total", None, 123)],
+        ],
+        "Lines with 'A total', 'Subtotal B', 'Total' in 'shop': 3. Leave them out of sums.",
+    ),
+    "firm,n\nShell,1000\nBP,2000\nTotal Energies,3500\nEni,4000\n": (
+        [("Shell", 1000), ("BP", 2000), ("Total Energies", 3500), ("Eni", 4000)],
+        "Lines may add up others, such as 'Total Energies': 1.",
+    ),
     "city,n\nOslo,1\nCarried forward,1\nRome,2\n": (
         [("Oslo", 1), ("Carried forward", 1), ("Rome", 2)],
         "Lines with 'Carried forward' in 'city': 1. Leave them out of sums.",

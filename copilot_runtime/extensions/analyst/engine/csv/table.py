@@ -109,7 +109,7 @@ class CsvFiles:
             f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT {selected} FROM {texts}"
         )
         self._connection.execute(f"DROP TABLE {texts}")
-        self._totals.find_bare(quote_name(name), columns)
+        self._totals.find_sums(quote_name(name), {one.name: one.type for one in columns})
         self.totals = self._totals.describe(names)
         self._notes += [one.note for one in columns if one.note]
         texts = columns if self._has_spaces else ()

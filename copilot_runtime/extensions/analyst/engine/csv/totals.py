@@ -1,9 +1,12 @@
 """The lines of a table that add up others, by their labels or by their numbers."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import accumulate
 from math import isclose
+from typing import Any
 
 import duckdb
 
@@ -21,6 +24,12 @@ _LABELS = 3
 """Columns of which the first value may be the label of a line."""
 _PLACES = 8
 """Columns in which `Total` is a label also behind other values, as in `North, Total, 12`."""
+_LINES = 1_000
+"""Lines whose numbers are compared with those of others: more are no totals."""
+_LEAST = 99
+"""A larger number that adds up others hardly does so by coincidence."""
+_BLOCKS = 100
+"""Blocks of lines that a line may add up, beside all of them."""
 _TOTALS = (
     *("total", "totals", "grand total", "subtotal", "sub-total", "total general"),
     *("gesamtbetrag", "rechnungsbetrag", "total amount", "amount due", "montant total"),
@@ -62,12 +71,13 @@ class Totals:
         self._notes = notes
         self._found: dict[str, Counter[str]] = defaultdict(Counter)
         """Column, quoted → label → number of lines with it."""
+        self._others = Counter[str]()
+        """Labels of lines that may add up others → number of lines."""
 
     def find(self, part: str, columns: Sequence[str]) -> None:
         """Find the lines of a part of the texts that say that they add up others."""
         [(count,)] = self._connection.execute(f"SELECT count(*) FROM {part}").fetchall()
         texts = quote_texts((*_TOTALS, *_FIRST_LABELS))
-        labels: set[str] = set()
         for at, column in enumerate(columns[:_PLACES]):
             rows: list[tuple[str, bool, int]] = self._connection.execute(
                 f"SELECT trim({column}, ' :') AS word, {_are_empty(columns[:at])} AS is_first, "
@@ -82,20 +92,6 @@ class Totals:
                     found[word] += number
             if 0 < found.total() < count:
                 self._found[column] += found
-                labels |= {*found}
-        if columns:
-            self._note_others(part, columns[:_LABELS], labels)
-
-    def _note_others(self, part: str, columns: Sequence[str], labels: Collection[str]) -> None:
-        """Note the lines that may add up others, as their first values begin as such labels do."""
-        tests = _list_tests(columns)
-        found = (f"CASE WHEN {test} THEN {it} END" for it, test in zip(columns, tests, strict=True))
-        others = self._count(part, f"coalesce({', '.join(found)})", " OR ".join(tests))
-        for word in labels:
-            del others[word]
-        if others:
-            some = _join_words([*others][:_LABELS])
-            self._notes.append(f"Lines may add up others, such as {some}: {others.total():,}.")
 
     def leave_out(self, texts: str, find_types: Callable[[str], Sequence[TypedColumn]]) -> None:
         """Leave out the lines whose labels stand in a column of dates or of numbers.
@@ -119,10 +115,7 @@ class Totals:
                     f"it is a {types[column].type}: {counts.total():,}."
                 )
             elif counts and self._are_of_others(texts, is_total, plain[plain.index(column) + 1 :]):
-                del self._found[column]
-                self._notes.append(
-                    f"Lines may add up others, such as {_join_words(counts)}: {counts.total():,}."
-                )
+                self._others += self._found.pop(column)
 
     def _are_of_others(self, table: str, is_total: str, columns: Sequence[str]) -> bool:
         """Return whether lines have a word in `columns`, which lines that add up others lack."""
@@ -141,9 +134,9 @@ class Totals:
         labels: dict[str, Sequence[str]] = {}
         for name in names:
             if found := self._found.get(quote_name(name)):
-                labels[name] = [*found]
+                labels[name] = sorted(found)
                 self._notes.append(
-                    f"Lines with {_join_words(found)} in {name!r}: {found.total():,}. "
+                    f"Lines with {_join_words(labels[name])} in {name!r}: {found.total():,}. "
                     "Leave them out of sums."
                 )
         return labels
@@ -156,40 +149,98 @@ class Totals:
         ).fetchall()
         return Counter(dict(rows))
 
-    def find_bare(self, table: str, columns: Sequence[TypedColumn]) -> None:
-        """Say if each line without a label has sums of the lines above it, or of its block."""
-        numbers = [quote_name(one.name) for one in columns if one.type in _NUMBERS]
+    def find_sums(self, table: str, types: Mapping[str, str]) -> None:
+        """Find lines that add up others by their numbers, and note those that may.
+
+        `types` are the types of the columns of the table by their names.
+        """
+        numbers = [quote_name(name) for name, type in types.items() if type in _NUMBERS]
+        self._find_similar(table, [*map(quote_name, types)][:_LABELS], numbers)
         kinds = (*_NUMBERS, "TIME")
-        labels = [one.name for one in columns if one.type not in kinds] or [columns[0].name]
-        is_bare = " AND ".join(f"{quote_name(name)} IS NULL" for name in labels)
+        names = [name for name, type in types.items() if type not in kinds] or [*types][:1]
+        if numbers and len(types) > 1:
+            self._find_bare(table, names, numbers)
+
+    def _find_similar(self, table: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
+        """Find lines of which a first value is as labels of sums are, such as `North total`."""
+        texts = [f"{column}::VARCHAR" for column in columns]
+        tests = _list_tests(texts)
+        pairs = [*zip(texts, tests, strict=True)]
+        label = f"CASE {' '.join(f'WHEN {test} THEN {text}' for text, test in pairs)} END"
+        others = self._count(table, label, " OR ".join(tests))
+        for word in {word for found in self._found.values() for word in found}:
+            del others[word]
+        if 0 < others.total() <= _LINES:
+            lines, _ = self._read_lines(table, f"trim({label}, ' :')", numbers)
+            doubtful = _list_doubtful(lines, _LEAST)
+            if doubtful < others.keys():  # of a table with others, small ones are sums, too
+                doubtful = _list_doubtful(lines, 0)
+            sure = others.keys() - doubtful
+            for column, (text, test) in zip(columns, pairs, strict=True):
+                counts = self._count(table, text, test)
+                self._found[column] += Counter({it: counts[it] for it in sure})
+            others = Counter({it: count for it, count in others.items() if it in doubtful})
+        if others := others | self._others:
+            some = _join_words([*others][:_LABELS])
+            self._notes.append(f"Lines may add up others, such as {some}: {others.total():,}.")
+
+    def _find_bare(self, table: str, names: Sequence[str], numbers: Sequence[str]) -> None:
+        """Say if each line without a label has sums of the lines above it, or of its block."""
+        is_bare = " AND ".join(f"{quote_name(name)} IS NULL" for name in names)
         count, rows = self._connection.execute(
             f"SELECT count(*) FILTER ({is_bare}), count(*) FROM {table}"
         ).fetchall()[0]
-        if not numbers or len(columns) < 2 or not 0 < count <= min(rows // 2, 1000):
+        if not 0 < count <= min(rows // 2, _LINES):
             return
+        lines, rest = self._read_lines(table, f"CASE WHEN {is_bare} THEN '' END", numbers)
+        if any(number for _, number in rest):
+            return  # numbers follow that the last total lacks
+        if all(any(_adds_up(it.cells, sums) for sums in (it.block, it.above)) for it in lines):
+            self._notes.append(
+                f"Lines without {names[0]!r} may be totals, as their numbers add up those above: "
+                f"{count:,}."
+            )
+
+    def _read_lines(
+        self, table: str, label: str, numbers: Sequence[str]
+    ) -> "tuple[Sequence[_Line], _Sums]":
+        """Return the lines for which the SQL `label` is not NULL, and the sums below them all."""
         values = "".join(f", {name} AS v{at}" for at, name in enumerate(numbers))
-        sums = ", ".join(
-            f"max(v{at}) FILTER (is_bare), coalesce(sum(v{at}) FILTER (NOT is_bare), 0), "
-            f"count(nullif(v{at}, 0)) FILTER (NOT is_bare)"
+        sums = "".join(
+            f", max(v{at}) FILTER (label IS NOT NULL), "
+            f"coalesce(sum(v{at}) FILTER (label IS NULL), 0), "
+            f"count(nullif(v{at}, 0)) FILTER (label IS NULL)"
             for at in range(len(numbers))
         )
-        blocks: list[tuple[float, ...]] = self._connection.execute(
-            f"SELECT {sums} FROM (SELECT {is_bare} AS is_bare, count(*) FILTER ({is_bare}) "
-            f"OVER (ROWS UNBOUNDED PRECEDING) AS block{values} FROM {table}) "
+        rows: list[tuple[Any, ...]] = self._connection.execute(
+            f"SELECT max(label){sums} FROM (SELECT *, count(label) OVER (ROWS UNBOUNDED PRECEDING) "
+            f"AS block FROM (SELECT {label} AS label{values} FROM {table})) "
             "GROUP BY block ORDER BY block"
         ).fetchall()
-        if len(blocks) == count or any(blocks[-1][2::3]):
-            return  # the first line has no label, or numbers follow that the last total lacks
-        above = [(0.0, 0.0)] * len(numbers)
-        for block, line in pairwise(blocks):
-            own = [*zip(block[1::3], block[2::3], strict=True)]
-            above = [(a + c, b + d) for (a, b), (c, d) in zip(above, own, strict=True)]
-            if not any(_adds_up(line[::3], it) for it in (own, above)):
-                return
-        self._notes.append(
-            f"Lines without {labels[0]!r} may be totals, as their numbers add up those above: "
-            f"{count:,}."
-        )
+        lines: list[_Line] = []
+        block = above = [(0.0, 0)] * len(numbers)
+        for word, *cells in rows:
+            if word is not None:
+                lines.append(_Line(word, cells[::3], block, above))
+            block = [*zip(cells[1::3], cells[2::3], strict=True)]
+            above = _add(above, block)
+        return lines, block
+
+
+_Sums = Sequence[tuple[float, int]]
+"""The sum of each column of numbers, and how many numbers other than 0 are in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that may add up others."""
+
+    label: str
+    cells: Sequence[float | None]
+    block: _Sums
+    """Of the lines between the line before of this kind and this one."""
+    above: _Sums
+    """Of all lines above it."""
 
 
 def is_sum(columns: Sequence[str]) -> str:
@@ -217,18 +268,45 @@ def _are_empty(columns: Sequence[str]) -> str:
     return " AND ".join([f"coalesce({it}, '') = ''" for it in columns] or ["true"])
 
 
-def _adds_up(line: Sequence[float | None], sums: Sequence[tuple[float, float]]) -> bool:
+def _list_doubtful(lines: Sequence[_Line], least: float) -> AbstractSet[str]:
+    """Return the labels of lines that do not add up blocks before them, or by coincidence.
+
+    It is hardly one for numbers above `least`.
+    """
+    doubtful: set[str] = set()
+    for at, line in enumerate(lines):
+        last = reversed(lines[max(0, at - _BLOCKS) : at + 1])
+        for sums in (line.above, *accumulate((it.block for it in last), _add)):
+            found = [it for it in _match(line.cells, sums) if it[0] and it[1] > 1]
+            is_whole = len(found) == len(line.cells) - line.cells.count(None)
+            if any(abs(it[0]) > least for it in found) or (is_whole and len(found) > 1):
+                break
+        else:
+            doubtful.add(line.label)
+    return doubtful
+
+
+def _adds_up(line: Sequence[float | None], sums: _Sums) -> bool:
     """Return whether all numbers of a line are sums, or one is by more than coincidence."""
-    pairs = [(cell, *it) for cell, it in zip(line, sums, strict=True) if cell is not None]
-    found = [
-        (cell, count)
-        for cell, added, count in pairs
-        if isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
-    ]
+    found = _match(line, sums)
     is_sum = any(cell and count > 1 for cell, count in found)
     return is_sum and (
-        len(found) == len(pairs) or any(cell and (count > 2 or cell > 99) for cell, count in found)
+        len(found) == len(line) - line.count(None)
+        or any(cell and (count > 2 or cell > _LEAST) for cell, count in found)
     )
+
+
+def _match(line: Sequence[float | None], sums: _Sums) -> Sequence[tuple[float, int]]:
+    """Return the numbers of a line that are sums, and how many numbers they add up."""
+    return [
+        (cell, count)
+        for cell, (added, count) in zip(line, sums, strict=True)
+        if cell is not None and isclose(cell, added, rel_tol=1e-9, abs_tol=1e-6)
+    ]
+
+
+def _add(sums: _Sums, others: _Sums) -> _Sums:
+    return [(a + c, b + d) for (a, b), (c, d) in zip(sums, others, strict=True)]
 
 
 def _join_words(words: Iterable[str]) -> str:

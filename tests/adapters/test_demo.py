@@ -611,6 +611,20 @@ async def test_a_sentence_that_begins_with_the_title_is_quoted():
     )
 
 
+async def test_why_is_answered_by_the_cause_in_a_passage_about_it():
+    text = "The engine of the Tern stopped at noon. People were rescued. The cause was dirt in the fuel."
+    passage = Passage(id="e", title="Failure of the engine", text=text)
+    assert (await quote("Why did the engine of the Tern stop?", passage)).startswith(
+        "The cause was dirt"
+    )
+
+
+async def test_the_row_of_a_table_that_a_question_names_is_listed_with_its_page():
+    text = "Saddles come from Bonn.\nPart | Supplier\nChains | Kettwerk"
+    passage = Passage(id="l", title="List", text=text)
+    assert "Chains | Kettwerk Saddles" in await quote("Who supplies the chains?", passage)
+
+
 async def test_a_sentence_without_a_number_does_not_say_how_many():
     ship = Passage(id="s", title="Tern", text="The Tern carries a crew. The crew has six members.")
     boat = Passage(id="b", title="Heron", text="The Heron has a crew and two cranes.")

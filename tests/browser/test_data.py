@@ -90,7 +90,7 @@ async def test_a_question_is_answered_with_a_chart_and_a_table(
         await keep_picture(page, "data")
         await page.reload()
         await expect(answer.locator(".badge")).to_have_text("free SQL")
-        await expect(answer.locator(".note").first).to_contain_text("Asked about sales alone.")
+        await expect(answer.locator(".note").first).to_contain_text("Asked about sales.")
         await page.get_by_role("list", name="Data sets").get_by_role("button").click()
         memory = page.locator("#memory-box")
         await memory.get_by_text("Memory", exact=True).click()

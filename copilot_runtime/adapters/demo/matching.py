@@ -295,7 +295,7 @@ def build_example(action: Action) -> str:
 _SAMPLES = {
     "day": "Sunday",
     **dict.fromkeys(
-        ("content", "item", "message", "note", "task", "text", "title", "todo"), "water the plants"
+        ("content", "message", "note", "task", "text", "title", "todo"), "water the plants"
     ),
     **dict.fromkeys(("customer", "name", "owner", "person", "recipient", "user"), "Ann"),
 }

@@ -22,6 +22,8 @@ _COMMON = set(
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _COUNT = re.compile(r"\bhow (?:many (\w+)|much\b)", re.IGNORECASE)
+_WHY = re.compile(r"^\W*why\b", re.IGNORECASE)
+_CAUSE = re.compile(r"\b(?:because|caused?|causes|due to|owing to|reasons?)\b", re.IGNORECASE)
 _NUMBER = re.compile(
     r"\d|\b(?:none|free|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven"
     r"|twelve|\w+teen|\w+ty(?:-\w+)?|hundreds?|thousands?)\b",
@@ -52,21 +54,22 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     with their sources; may be empty.
     """
     question = _NOTE.sub("", question)
-    pieces = [_stems(piece) for piece in split_request(question)]
-    if max(map(len, pieces)) < 2:  # "I have a dog. May I bring it?"
-        pieces = [_stems(question)]
+    pieces = split_request(question)
+    if max(len(_stems(piece)) for piece in pieces) < 2:  # "I have a dog. May I bring it?"
+        pieces = [question]
     found = _COUNT.search(question) if len(pieces) == 1 else None
     noun = _stems(found[1] or "") if found else set[str]()
     quotes = chain.from_iterable(
-        _quote_sentences(words, passages, noun, _NUMBER if found else _WORD) for words in pieces
+        _quote_sentences(piece, passages, noun, _NUMBER if found else _WORD) for piece in pieces
     )
     return "\n\n".join(dict.fromkeys(quotes))
 
 
 def _quote_sentences(
-    words: set[str], passages: Sequence[Passage], noun: set[str], needed: re.Pattern[str]
+    question: str, passages: Sequence[Passage], noun: set[str], needed: re.Pattern[str]
 ) -> Sequence[str]:
     """Return the best sentences that have a noun, and what is needed in them."""
+    words, is_why = _stems(question), _WHY.search(question)
     found: list[tuple[float, int, str]] = []
     counts = Counter(word for one in passages for word in words & _list_stems(one))
     for number, passage in enumerate(passages, 1):
@@ -85,7 +88,9 @@ def _quote_sentences(
             worth = len(about) + 1 if is_subject else len(about) / 2
             score = len(shared) + worth - 1 / len(sentence.split())
             score += 0.5 if _FACT.match(sentence) else 0  # such as a job title
-            if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
+            is_cause = is_why and _CAUSE.search(sentence)
+            score += len(words) if is_cause else 0
+            if shared or is_cause or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
                 found.append((score, number, sentence[:_LONGEST]))
     found.sort(key=lambda row: -row[0])
     found = [*{text: (score, number, text) for score, number, text in reversed(found)}.values()]
@@ -102,14 +107,16 @@ def _quote(text: str, number: int, passage: Passage) -> str:
 
 
 def list_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Return links to the first passages that share a word with a question, with their first
-    sentences; may be empty.
+    """Return links to the first passages that share a word with a question, with the rows of
+    their tables that do, and their first sentences; may be empty.
     """
     words = _stems(_NOTE.sub("", question))
     links: dict[str, str] = {}
     for number, passage in enumerate(passages, 1):
         if words & _list_stems(passage):
-            first = [one for one in _list_sentences(passage) if one[-1] in ".!?"][:_MOST_SENTENCES]
+            sentences = _list_sentences(passage)
+            rows = [one for one in sentences if one[-1] not in ".!?" and words & _stems(one)]
+            first = [*rows, *(one for one in sentences if one[-1] in ".!?")][:_MOST_SENTENCES]
             link = _cite(number, passage)[1:-1]
             links[passage.title] = ": ".join(filter(None, [link, " ".join(first)[:_LONGEST]]))
     return "\n".join(f"- {link}" for link in [*links.values()][:_MOST_SENTENCES])

@@ -63,7 +63,7 @@ def build_passage(
     others = (render_resource(part, names).split("\n") for part in parts)
     return Passage(
         id=resource.uri,
-        title=_find_title(resource, text),
+        title=_find_title(resource),
         text="\n".join([text, *(line for lines in others for line in lines if line not in own)]),
         url=f"{link}{shorten_uri(resource.uri)}#{ANCHOR}" if link else "",
         score=score,
@@ -138,13 +138,12 @@ def repeats_title(heading: str, title: str) -> bool:
     )
 
 
-def _find_title(resource: "Resource", text: str) -> str:
+def _find_title(resource: "Resource") -> str:
     """Return the title of a resource: its own, or that of its page with the position in it."""
     title = get_text(resource.fields, "title")
-    if not title and resource.format != "text":  # a thing without a name: what it is, and where
+    if not title and resource.format != "text":  # a thing without a name: where it is
         file = get_text(resource.fields, "source").rpartition("/")[2]
-        kind = text.partition("\n")[0]
-        title = ", ".join(filter(None, [kind if ":" not in kind else "", file]))
+        title = get_text(resource.fields, "page_title") or file
     place = get_object(resource.fields, "place")
     heading = get_text(place, "heading").rpartition(_BELOW)[2]
     page = as_count(place.get("page"))

@@ -329,15 +329,15 @@ async def test_a_title_says_where_in_a_document_a_text_is(pages: Path) -> None:
     assert (await knowledge.search("bicycles behind the mill"))[0].title.startswith("Guide, ")
 
 
-async def test_a_thing_without_a_name_is_called_by_what_it_is_and_its_file(pages: Path) -> None:
+async def test_a_thing_without_a_name_is_called_by_the_title_of_its_page(pages: Path) -> None:
     (pages / "faq.html").write_text(
-        """<main itemscope itemtype="https://schema.org/Answer">
+        """<title>Lost things</title><main itemscope itemtype="https://schema.org/Answer">
         <p itemprop="text">Umbrellas are lent by the porter.</p></main>""",
         encoding="utf-8",
     )
     knowledge = await stocked(pages)
 
-    assert (await knowledge.search("umbrellas porter"))[0].title == "answer, faq.html"
+    assert (await knowledge.search("umbrellas porter"))[0].title == "Lost things"
 
 
 async def test_a_question_is_read_with_its_answer_which_has_no_name(pages: Path) -> None:

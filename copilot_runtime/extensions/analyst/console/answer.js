@@ -97,7 +97,7 @@ function drawQuestion(text, options, choose) {
   return box;
 }
 
-/* The view of a question, of one data set alone if it names one: `think` adds a thought, `finish` shows the answer, `fail` an error. */
+/* The view of a question, of one data set if it names one: `think` adds a thought, `finish` shows the answer, `fail` an error. */
 function drawAnswer(question, dataset, askAll) {
   const box = element("article", "", "answer"), thoughts = element("details", "", "thoughts");
   const summary = element("summary", "Working on it"), list = element("ol");
@@ -105,7 +105,7 @@ function drawAnswer(question, dataset, askAll) {
   thoughts.append(summary, list);
   box.append(element("h3", question));
   if (dataset) {
-    const note = element("p", `Asked about ${dataset} alone. `, "note");
+    const note = element("p", `Asked about ${dataset}. `, "note");
     note.append(button("Ask about all data", askAll, "link"));
     box.append(note);
   }

@@ -97,7 +97,7 @@ async function open(name) {
   const found = await get("datasets", name);
   if (state.open !== name) return;
   $("dataset-title").textContent = name;
-  $("question").placeholder = `Ask something about ${name} alone`;
+  $("question").placeholder = `Ask something about ${name}`;
   const time = found.time_range ? `, ${found.time_range.map(shorten).join(" to ")}` : "";
   $("dataset-note").textContent = [found.description?.replaceAll("`", ""), `${formatCount(found.row_count ?? 0)} rows${time}.`].filter(Boolean).join(" ");
   const isNumeric = (read) => found.columns.some((column) => isNumber(read(column)));

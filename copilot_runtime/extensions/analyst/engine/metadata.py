@@ -2,12 +2,16 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.base.concurrency import retrieve_exception
-from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
+from copilot_runtime.extensions.analyst.engine.datasets import (
+    Dataset,
+    match_labels,
+    quote_name,
+)
 from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.sql.rules import Scope
 
@@ -104,7 +108,8 @@ class MetadataCache:
 async def _describe(engine: "Engine", dataset: Dataset, relation: str) -> TableMetadata:
     columns = dataset.columns[:MOST_COLUMNS]
     is_small = dataset.row_count <= EXACT_ROWS
-    table = await engine.run(_build_counts(columns, relation, is_exact=is_small), limit=1)
+    counts = _build_counts(columns, relation, dataset.totals, is_exact=is_small)
+    table = await engine.run(counts, limit=1)
     cells = iter(table.rows[0])
     row_count = int(next(cells))
     counted = [_read_counts(column, cells, row_count) for column in columns]
@@ -123,7 +128,16 @@ async def _describe(engine: "Engine", dataset: Dataset, relation: str) -> TableM
     )
 
 
-def _build_counts(columns: Sequence[Column], relation: str, *, is_exact: bool) -> str:
+def _build_counts(
+    columns: Sequence[Column],
+    relation: str,
+    totals: Mapping[str, Sequence[str]],
+    *,
+    is_exact: bool,
+) -> str:
+    """Return SQL for the figures of columns; lines that add up others have no part in averages."""
+    lines = [match_labels(f"t.{quote_name(name)}", labels) for name, labels in totals.items()]
+    own = f"NOT ({' OR '.join(lines)})" if lines else "true"
     parts = ["count(*)"]
     for column in columns:
         name = f"t.{quote_name(column.name)}"
@@ -131,7 +145,8 @@ def _build_counts(columns: Sequence[Column], relation: str, *, is_exact: bool) -
         parts += [f"count({name})", distinct]
         if column.is_numeric:
             finite = f"{name}::DOUBLE"
-            parts += [f"min({name})", f"max({name})", f"avg({finite}) FILTER (isfinite({finite}))"]
+            parts += [f"{kind}({name}) FILTER ({own})" for kind in ("min", "max")]
+            parts.append(f"avg({finite}) FILTER ({own} AND isfinite({finite}))")
         elif column.is_time:
             parts += [f"min({name})", f"max({name})"]
     return f"SELECT {', '.join(parts)} FROM {relation} AS t"

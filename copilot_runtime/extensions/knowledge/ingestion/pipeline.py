@@ -303,6 +303,7 @@ class _Draft:
         self.lines: dict[str, None] = {}
         self._chunk: JsonObject = {}
         self._fields: dict[str, JsonValue] = {}
+        self._page_title = ""
         self._most = -1
 
     def add(self, name: str, contribution: Contribution, lines: list[str]) -> None:
@@ -316,6 +317,7 @@ class _Draft:
         if len(lines) > self._most:
             self._most = len(lines)
             self._fields["source"] = name
+            self._page_title = contribution.title
 
     def build(self, form: ItemForm) -> Resource:
         """Return the resource merged from all contributions."""
@@ -339,7 +341,7 @@ class _Draft:
             return Resource(id, content, "text", "system")
         titles = {triple.predicate.value: get_value(triple.object) for triple in reversed(triples)}
         title = next((titles[name] for name in _TITLES if name in titles), "")
-        fields = {"title": title} if title else {}
+        fields = {"title": title} if title else {"page_title": self._page_title}
         return Resource(id, content, form.format, "system", {**fields, **self._fields})
 
 

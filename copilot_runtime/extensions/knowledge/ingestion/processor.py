@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_VERSION = "10"
+_VERSION = "11"
 """Version of the readers; a new one makes all files be read again."""
 _DOCUMENTS = (
     *(".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".pdf", ".rtf"),

@@ -31,7 +31,9 @@ async function list() {
   const running = filters ? [] : listRunning(traces), named = new Set(running.map((trace) => trace.trace_id));
   const rows = [...running, ...traces.filter((trace) => !named.has(trace.trace_id))];
   const focused = document.activeElement?.closest("#list li")?.dataset.trace;
-  $("list").replaceChildren(...rows.filter((trace) => filters || trace.errors || trace.name !== MEMORY).map(drawTrace));
+  const listed = rows.filter((trace) => filters || trace.errors || trace.name !== MEMORY), leftOut = rows.length - listed.length;
+  $("list").replaceChildren(...listed.map(drawTrace));
+  $("left-out").textContent = leftOut ? `Not listed, but counted: ${formatCount(leftOut)} of the analyst's memory. Search for ${MEMORY}.` : "";
   if (focused) document.querySelector(`[data-trace="${CSS.escape(focused)}"] button`)?.focus();
   $("more").hidden = !next || state.wanted >= MOST;
   $("nothing").hidden = $("list").childElementCount > 0;

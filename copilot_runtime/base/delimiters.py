@@ -9,8 +9,10 @@ from typing import Any
 
 from copilot_runtime.base.shapes import Record, has_no_texts
 
-_DELIMITERS = "\t;|,"
+_DELIMITERS = "\t;|,\1\x1f^~"
 """In this order where two fit: a comma may be in numbers and sentences."""
+_NOTES = 10
+"""Notes below a table of few rows, if its values are in quotation marks."""
 _ALONE = re.compile(r"\"?[+-]?(?:[\d.' ]*\d,\d+|\d{1,3}(?:,\d{3})+\.\d+)\"?")
 """A line with a single number: `1,5` or `1,234.50`."""
 _NUMBER = re.compile(r"\s*[+-]?\d[\d.,' ]*")
@@ -31,6 +33,8 @@ def find_delimiter(lines: Sequence[str], escape: str = '"') -> tuple[str, float]
     best = next((it for it in _DELIMITERS if not any(it in line for line in lines)), ",")
     most, found = (False, 0.0), 0.0
     for delimiter in _DELIMITERS:
+        if delimiter in "^~" and any(delimiter not in line for line in lines if line.strip()):
+            continue
         if delimiter == "," and most > (False, 0.5) and _has_commas_in_numbers(lines, best, escape):
             break
         records = _read_records(lines, delimiter, escape)
@@ -41,7 +45,8 @@ def find_delimiter(lines: Sequence[str], escape: str = '"') -> tuple[str, float]
         if is_prose and widths[0] == 1 and not _has_numbers(records):
             continue
         width, count = Counter(widths).most_common(1)[0]
-        rows = 0 if is_prose else _count_rows(widths, _find_columns(widths))
+        notes = _NOTES if any(f'"{delimiter}"' in line for line in lines[:_NOTES]) else 0
+        rows = 0 if is_prose else _count_rows(widths, _find_columns(widths, notes), notes)
         share = (rows or count) / len(widths)
         rank = (True, float(rows)) if rows else (False, share)
         if (rows or width > 1) and rank > most:
@@ -54,8 +59,8 @@ def find_width(widths: Sequence[int]) -> int:
 
     Of two that are equally frequent, it is the first.
     """
-    width = _find_columns(widths)
-    return width if _count_rows(widths, width) else Counter(widths).most_common(1)[0][0]
+    width = _find_columns(widths, _NOTES)
+    return width if _count_rows(widths, width, _NOTES) else Counter(widths).most_common(1)[0][0]
 
 
 def _read_records(lines: Sequence[str], delimiter: str, escape: str) -> list[Record]:
@@ -66,10 +71,10 @@ def _read_records(lines: Sequence[str], delimiter: str, escape: str) -> list[Rec
     return records
 
 
-def _find_columns(widths: Sequence[int]) -> int:
+def _find_columns(widths: Sequence[int], notes: int) -> int:
     """Return the most frequent number of values above 1, if it may be that of a table; or 1."""
     counts = Counter(widths)
-    ranks = {it: (_count_rows(widths, it), count) for it, count in counts.items() if it > 1}
+    ranks = {it: (_count_rows(widths, it, notes), count) for it, count in counts.items() if it > 1}
     return max(ranks, key=ranks.__getitem__, default=1)
 
 
@@ -79,17 +84,19 @@ def _has_numbers(records: Sequence[Record]) -> bool:
     return any(has_no_texts(rows[1:], at) for at in range(1, max(map(len, rows), default=0)))
 
 
-def _count_rows(widths: Sequence[int], width: int) -> int:
+def _count_rows(widths: Sequence[int], width: int, most_notes: int) -> int:
     """Return the number of rows of a table with titles above it and notes below it.
 
-    It is 0 if fewer than nine of ten records between them have its width, or too few.
+    It is 0 if fewer than nine of ten records between them have its width, or too few. There may be
+    `most_notes`, or as many as rows.
     """
     rows = [at for at, it in enumerate(widths) if it == width]
     if width < 2 or len(rows) < 2:
         return 0
     titles, notes = rows[0], len(widths) - rows[-1] - 1
+    most = max(len(rows), most_notes)
     is_whole = len(rows) >= 0.9 * (len(widths) - titles - notes)
-    return len(rows) if is_whole and titles <= 5 * len(rows) and notes <= len(rows) else 0
+    return len(rows) if is_whole and titles <= 5 * len(rows) and notes <= most else 0
 
 
 def _is_in_sentences(lines: Sequence[str], delimiter: str) -> bool:

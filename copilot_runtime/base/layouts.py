@@ -33,7 +33,7 @@ _UNSEEN = "\0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 """Invisible characters, which come with copied text."""
 
 _REMARK = re.compile(
-    r"\(\d+ rows?\)$"
+    r"\(?\d+ (?:rows?|records?)(?: selected| affected| returned)?\)?\.?$|completion time:"
     r"|(?:[*\u2020\u2021\u00a7\u00b9\u00b2\u00b3]+|\(?\d{1,2}\)|\[\d{1,2}\]|\u00a9)\s*\w"
     r"|(?:notes?|sources?|remarks?|legend|footnotes?|quellen?|hinweise?|anmerkung(?:en)?|stand"
     r"|notas?|fuentes?|remarques?|fontes?|opmerking(?:en)?|bron|uwagi?|\u017ar\u00f3d\u0142o"
@@ -48,6 +48,7 @@ _PAGE = re.compile(
 )
 """The beginning of other formats, which programs name `.csv` or `.xls`."""
 _DIGITS = re.compile(r"\d+")
+_PAIR = re.compile(r"\d+,\d+")
 _ALIGNED = re.compile(r"\S {2,}\S+ {2,}\S")
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S+[.!]|.{12,}\u3002", re.DOTALL)
 
@@ -146,11 +147,11 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
         unnamed=frozenset(at for at, name in enumerate(names) if not name.strip()),
         starts=tuple(before + it for it in starts if it > line),
         doubts=tuple(before + it.line for it in boundaries if not it.is_certain and it.line > line),
-        notes=tuple(_describe(header, is_below=position > header.is_joined or has_comments)),
+        notes=tuple(_describe(header, own, position > header.is_joined or has_comments)),
     )
 
 
-def _describe(header: Header, *, is_below: bool) -> Iterator[str]:
+def _describe(header: Header, records: Sequence[Record], is_below: bool) -> Iterator[str]:
     """Yield sentences about what is not certain about a header."""
     if is_below:
         yield "Lines above the header are left out."
@@ -162,6 +163,8 @@ def _describe(header: Header, *, is_below: bool) -> Iterator[str]:
         yield "The file has no header: its columns have numbers."
     if len(header.cells) == 1:
         yield from _describe_only_name(header.cells[0])
+        if any(_PAIR.fullmatch(record[0]) for record in records):
+            yield "Each line is one value: its commas are those of fractions."
     if _has_twins(header.cells):
         yield (
             "The names of the columns are there twice, as those of two tables beside each other: "
@@ -368,8 +371,11 @@ def _join_names(first: Record, second: Record) -> tuple[str, ...]:
 def _is_repeated(first: Record, below: Sequence[Record]) -> bool:
     """Return whether a record is one of the rows: of these, more than a third have a text of it.
 
-    Rows with most of its texts do not count: they are the header again.
+    Rows with most of its texts do not count: they are the header again. A text above numbers is
+    the name of a column.
     """
+    if any(find_shape(it) == "text" and has_no_texts(below, at) for at, it in enumerate(first)):
+        return False
     cells = [(at, cell) for at, cell in enumerate(first) if cell.strip()]
     counts = [sum(at < len(row) and row[at] == cell for at, cell in cells) for row in below]
     rows = [count for count in counts if count * 2 <= len(cells)]
@@ -381,7 +387,8 @@ def _name_columns(cells: Record) -> tuple[str, ...]:
     names: list[str] = []
     used: set[str] = set()
     for at, cell in enumerate(cells):
-        base = " ".join(cell.strip(_UNSEEN).split()) or f"column{at}"
+        base = " ".join(cell.strip(_UNSEEN).split())
+        base = (base[1:-1] if re.fullmatch('"[^"]+"', base) else base) or f"column{at}"
         name, number = base, 1
         while name.lower() in used:
             name, number = f"{base}_{number}", number + 1

@@ -20,6 +20,8 @@ class Unit(NamedTuple):
 
     before: str = ""
     after: str = ""
+    is_share: bool = False
+    """`True` if the format shows a hundred times the number."""
 
     @property
     def name(self) -> str:
@@ -30,7 +32,7 @@ class Unit(NamedTuple):
 
 
 _NO_UNIT = Unit()
-_PERCENT = Unit(after="%")
+_PERCENT = Unit(after="%", is_share=True)
 
 
 class _NumberFormat(NamedTuple):
@@ -115,10 +117,14 @@ class Workbook:
         relations = file.read_relations(file.main)
         parts = {it.kind: it.target for it in relations.values()}
         self.epoch = datetime(1899, 12, 30)
+        self.has_results = True
+        """`False` if formulas have 0 in place of results until they are calculated."""
         self.sheets: list[Sheet] = []
         for name, attributes in file.iterate_tags(file.main):
             if name == "workbookPr" and attributes.get("date1904") in ("1", "true"):
                 self.epoch = datetime(1904, 1, 1)
+            if name == "calcPr" and attributes.get("fullCalcOnLoad") in ("1", "true"):
+                self.has_results = False
             relation = relations.get(attributes.get("id", "")) if name == "sheet" else None
             if relation is not None and relation.kind == "worksheet":
                 is_hidden = attributes.get("state", "visible") != "visible"
@@ -198,6 +204,8 @@ class SheetRows:
             case "c":
                 value = "".join(self._texts)
                 kind = self._cell.get("t", "n")
+                if self._is_formula and value == "0" and not self._workbook.has_results:
+                    value = ""
                 if value or (self._is_formula and kind == "n"):
                     cell = self._convert(kind, value)
                     if self.has_hidden and self._find_format() == "hidden":
@@ -260,6 +268,8 @@ class SheetRows:
         if style == "percent":
             return Cell("percent", value, _PERCENT)
         number = float(value)
+        if number == 0 and style in ("date", "moment"):
+            return Cell("error", value)  # of a reference to an empty cell
         if not 0 <= number < _DAYS:
             return Cell("number", value)
         if style == "elapsed":

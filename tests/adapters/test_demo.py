@@ -612,11 +612,10 @@ async def test_a_sentence_that_begins_with_the_title_is_quoted():
 
 
 async def test_why_is_answered_by_the_cause_in_a_passage_about_it():
-    text = "The engine of the Tern stopped at noon. People were rescued. The cause was dirt in the fuel."
+    text = "The engine of the Tern stopped at noon. People slept. The cause was dirt in the fuel."
     passage = Passage(id="e", title="Failure of the engine", text=text)
-    assert (await quote("Why did the engine of the Tern stop?", passage)).startswith(
-        "The cause was dirt"
-    )
+    found = await quote("Why did the engine of the Tern stop?", passage)
+    assert found.startswith("The cause was dirt")
 
 
 async def test_the_row_of_a_table_that_a_question_names_is_listed_with_its_page():

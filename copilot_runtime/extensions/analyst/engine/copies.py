@@ -89,6 +89,9 @@ class Copy:
         tables: dict[_Place, list[TextFile]] = {}
         for path in list_files(source):
             file = decode_file(self._connection, path, self._texts)
+            if not tables and "=" in path.parent.name:
+                note = "Values in the names of folders, such as `year=2026`, are not read."
+                file = file._replace(note=f"{file.note} {note}".strip())
             for number, table in enumerate(split_tables(file, self._texts), 1):
                 tables.setdefault((source.name, number), []).append(table)
         return self._copy_texts(source, tables, choose)
@@ -287,6 +290,10 @@ _CAUSES = [
         (r"no such file|no files found|cannot open file", "it cannot be opened"),
         (r"permission denied", "it may not be read"),
         (r"file is empty", "it is empty"),
+        (r"malformed json", "it is no JSON, or a part of it is broken"),
+        (r"duplicate (key|name)", "a name stands twice in one of its objects"),
+        (r"no magic bytes|too small to be a parquet", "it is no Parquet file"),
+        (r"it is html, xml, json or packed", "it is HTML, XML, JSON or packed, and no CSV"),
         (r"first line has more", "its first line is too long"),
         (r"no space left", "the disk is full"),
         (r"expression depth", "it has too many columns: about 1,000 can be read"),

@@ -49,6 +49,7 @@ def copy_json(
         paths = [copy if lines else path for path, copy, lines in pairs]
         _read_values(connection, paths)
     notes += _keep_digits(connection, paths)
+    notes += _unquote_texts(connection)
     columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
     names = {it.lower() for it in options.columns}
     texts = [it[0] for it in columns if it[1] == "VARCHAR" or it[0].lower() in names]
@@ -125,6 +126,26 @@ def _keep_digits(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -
             notes.append(f"{name!r} has numbers of more than 15 digits, which are rounded.")
         type = ("HUGEINT" if fits else "VARCHAR") if is_whole else "DOUBLE"
         connection.execute(f"ALTER TABLE {_VALUES} ALTER {text} TYPE {type}")
+    return notes
+
+
+def _unquote_texts(connection: duckdb.DuckDBPyConnection) -> Sequence[str]:
+    """Make texts of columns with numbers and texts, which DuckDB keeps as JSON in quotation marks.
+
+    Returns sentences about them.
+    """
+    columns: Sequence[tuple[str, ...]] = connection.execute(f"DESCRIBE {_VALUES}").fetchall()
+    notes: list[str] = []
+    for name in (it[0] for it in columns if it[1] == "JSON"):
+        text = quote_name(name)
+        row: Any = connection.execute(
+            f"SELECT bool_and(json_type({text}) NOT IN ('OBJECT', 'ARRAY')) FROM {_VALUES}"
+        ).fetchone()
+        if row[0]:
+            connection.execute(
+                f"ALTER TABLE {_VALUES} ALTER {text} TYPE VARCHAR USING {text} ->> '$'"
+            )
+            notes.append(f"{name!r} is a text: it has values of different types.")
     return notes
 
 

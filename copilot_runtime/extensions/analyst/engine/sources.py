@@ -46,7 +46,7 @@ SUFFIXES: Mapping[str, SourceKind] = {
 read as such."""
 
 _COMPRESSION = (".gz", ".zst")
-_READING = 9
+_READING = 10
 """Changes when files are read in another way, so that they are copied anew."""
 
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods", ".numbers")

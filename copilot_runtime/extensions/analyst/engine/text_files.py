@@ -1,8 +1,11 @@
 """Text files of any encoding, packed or not, as files in UTF-8 that DuckDB reads."""
 
+import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +51,7 @@ def decode_file(connection: duckdb.DuckDBPyConnection, file: Path, folder: Path)
         plain = file
         if file.suffix in (".gz", ".zst"):
             plain = target.with_suffix(".plain")
-            _unpack(connection, file, plain)
+            (_unpack_gzip if file.suffix == ".gz" else partial(_unpack, connection))(file, plain)
         if end := _measure_end(plain):
             note = f"The last {end:,} bytes of {file.name} are no text, and are left out."
             plain = shutil.copyfile(plain, target.with_suffix(".cut"))
@@ -95,6 +98,16 @@ def _read_texts(path: Path, encoding: Encoding, decoder: LineDecoder) -> Iterato
     with path.open(encoding=encoding.codec, errors=encoding.errors, newline="") as source:
         while text := source.read(BLOCK):
             yield text
+
+
+def _unpack_gzip(file: Path, target: Path) -> None:
+    try:
+        with gzip.open(file) as source, target.open("wb") as out:
+            shutil.copyfileobj(source, out, BLOCK)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise DatasetRefused(
+            f"The data source {file.name!r} cannot be read: it is no gzip file, or cut off."
+        ) from None
 
 
 def _unpack(connection: duckdb.DuckDBPyConnection, file: Path, target: Path) -> None:

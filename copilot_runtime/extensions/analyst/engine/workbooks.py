@@ -14,7 +14,7 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.layouts import find_header
 from copilot_runtime.base.office import OLE, OfficeFile, is_encrypted
 from copilot_runtime.base.sheets import SheetLayout, SheetTable, TableRows
-from copilot_runtime.base.workbook import Cell, Sheet, Workbook
+from copilot_runtime.base.workbook import Cell, Sheet, Unit, Workbook
 from copilot_runtime.extensions.analyst.engine.csv.forms import AMBIGUOUS
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 
@@ -170,8 +170,9 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     head: list[Sequence[str]] = []
     rounded: set[int] = set()
-    units = [{it.name for it in table.part.units.get(one, ())} for one in table.columns]
-    percent = {at for at, names in enumerate(units) if "%" in names}
+    found = [table.part.units.get(one, set[Unit]()) for one in table.columns]
+    units = [{it.name for it in one} for one in found]
+    percent = {at for at, one in enumerate(found) if any(it.is_share for it in one)}
     for _, cells in rows:
         rounded.update(
             at
@@ -189,14 +190,15 @@ def _write_table(rows: TableRows, table: SheetTable, out: IO[str]) -> Iterator[s
     for at, name in enumerate(names[: len(units)]):
         if at in rounded:
             yield f"{name!r} has numbers of more than 15 digits, which the file has rounded."
-        found = sorted(units[at] - {""})
+        own = sorted(units[at] - {""})
         source = ", by the format of some of its cells" if "" in units[at] else ""
-        if found == ["%"]:
-            yield f"{name!r} is in percent{source}: 0.25 is 25 %."
-        elif len(found) == 1:
-            yield f"{name!r} is in {found[0]!r}{source}."
-        elif found:
-            yield f"{name!r} has values in different units, not to be added up: {', '.join(found)}."
+        if own == ["%"] and at in percent:
+            others = [it for it in found[at] if it.name and not it.is_share]
+            yield f"{name!r} is in percent{source}: {'25 or ' if others else ''}0.25 is 25 %."
+        elif len(own) == 1:
+            yield f"{name!r} is in {own[0]!r}{source}."
+        elif own:
+            yield f"{name!r} has values in different units, not to be added up: {', '.join(own)}."
 
 
 def _write_cell(cell: Cell | None, *, is_percent: bool = False) -> str:

@@ -342,6 +342,46 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         ],
         "Lines with 'A total', 'Subtotal B', 'Total' in 'shop': 3. Leave them out of sums.",
     ),
+    "Rows,n\nEast,30\nA,10\nB,20\nWest,70\nA,30\nB,40\nGrand Total,100\n": (
+        [
+            *[("East", 30), ("A", 10), ("B", 20), ("West", 70), ("A", 30), ("B", 40)],
+            ("Grand Total", 100),
+        ],
+        "The lines without totals add up to 2 times the last line: some of them are totals, too. "
+        "Lines with 'Grand Total' in 'Rows': 1. Leave them out of sums.",
+    ),
+    "id,name,n\n1,A,5\n2,\\N,\\N\n\ufeff3,C,7\n\n2 rows selected.\n": (
+        [(1, "A", 5), (2, None, None), (3, "C", 7)],
+        "Notes are left out: 1. Cells with \\N are empty: 2. 1 line has a value in the first "
+        "column alone.",
+    ),
+    "id;unit;v\n1;unit;5\n2;unit;6\n": ([(1, "unit", 5), (2, "unit", 6)], ""),
+    "id^v\n1^5\n2^6\n": ([(1, 5), (2, 6)], ""),
+    "hash,ean\n1e5,4.93E+12\n2e7,5.01E+12\n": (
+        [("1e5", 4.93e12), ("2e7", 5.01e12)],
+        "'hash' is a text: its values may be codes, of which 1E5 is not 100000. 'ean' has numbers "
+        "such as 4.93E+12, of which a spreadsheet has left digits out.",
+    ),
+    '"name","n","d"\n"Ann","12","x"\n"Bob","8","y"\n\n"A"\n"B"\n"C"\n"D"\n"E"\n': (
+        [("Ann", 12, "x"), ("Bob", 8, "y"), *((it, None, None) for it in "ABCDE")],
+        "5 lines have fewer values than the header; the last are empty. 5 lines have a value in "
+        "the first column alone.",
+    ),
+    "region,item,n\nEast,A,10\nEast,B,20\nEast,,30\nWest,A,1\nWest,B,2\nWest,,3\n": (
+        [
+            *[("East", "A", 10), ("East", "B", 20), ("East", None, 30)],
+            *[("West", "A", 1), ("West", "B", 2), ("West", None, 3)],
+        ],
+        "Lines without 'item' may be totals, as their numbers add up those above: 2.",
+    ),
+    "firm,n\nAll of us,180\nA,50\nB,60\nC,70\n": (
+        [("All of us", 180), ("A", 50), ("B", 60), ("C", 70)],
+        "The first line may be a total, as it adds up the others.",
+    ),
+    "points\n1,5\n2,6\n": (
+        [(1.5,), (2.6,)],
+        "Each line is one value: its commas are those of fractions.",
+    ),
     "firm,n\nShell,1000\nBP,2000\nTotal Energies,3500\nEni,4000\n": (
         [("Shell", 1000), ("BP", 2000), ("Total Energies", 3500), ("Eni", 4000)],
         "Lines may add up others, such as 'Total Energies': 1.",

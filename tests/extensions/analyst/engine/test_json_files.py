@@ -44,6 +44,11 @@ JSON: Mapping[str, tuple[Mapping[str, Any], Rows, str]] = {
         [("N", "A", 1), ("N", "B", 2), ("N", "Total", 3)],
         "Lines with 'Total' in 'p': 1. Leave them out of sums.",
     ),
+    '[{"id":1},{"id":"2"},{"id":null}]': (
+        {},
+        [("1",), ("2",), (None,)],
+        "'id' is a text: it has values of different types.",
+    ),
     '[{"d":"01-02-2026","z":"12.50","n":5}]': (
         {"dates": "day-first", "columns": {"z": "double", "N": "varchar", "q": "date"}},
         [(date(2026, 2, 1), 12.5, "5")],

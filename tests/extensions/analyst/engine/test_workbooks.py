@@ -84,6 +84,20 @@ def show_percent(book: Any) -> None:
     book.active["B2"].number_format = "0%"
 
 
+def show_signs(book: Any) -> None:
+    for cell, format in {"B2": '0.0"%"', "B3": "0\\%", "C2": "yyyy-mm-dd", "C3": "d.m.yy"}.items():
+        book.active[cell].number_format = format
+
+
+def store_zeros(book: bytes) -> bytes:
+    """Return a workbook whose formulas have the result 0, as programs write them."""
+    whole, out = zipfile.ZipFile(io.BytesIO(book)), io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in whole.namelist():
+            archive.writestr(name, whole.read(name).replace(b"</f><v />", b"</f><v>0</v>"))
+    return out.getvalue()
+
+
 def set_units(book: Any) -> None:
     formats = ('0.0 "kg"', "0%", "[$\u20ac-407] #,##0", '#,##0,"k"', "0")
     for column, format in zip("BCDEF", formats, strict=True):
@@ -145,6 +159,27 @@ BOOKS: Mapping[str, tuple[bytes, Tables]] = {
                 ["k", "p"],
                 [("a", 0.5), ("b", 0.125), ("c", 0.07)],
                 "'p' is in percent: 0.25 is 25 %.",
+            )
+        },
+    ),
+    "a sign for percent, and a date of nothing": (
+        make_workbook([["k", "p", "d"], ["a", 5, 0], ["b", 7, 45_000]], change=show_signs),
+        {
+            "t": (
+                ["k", "p", "d"],
+                [("a", 5, None), ("b", 7, date(2023, 3, 15))],
+                "Cells with an error, such as #N/A, are empty: 1, the first is C2. 'p' is in '%'.",
+            )
+        },
+    ),
+    "formulas that were not calculated": (
+        store_zeros(make_workbook([["k", "n"], ["a", 5], ["b", "=B2*2"]])),
+        {
+            "t": (
+                ["k", "n"],
+                [("a", 5), ("b", None)],
+                "Formulas without a stored value are empty: 1, the first is B3. Save the file in a "
+                "program that calculates them.",
             )
         },
     ),

@@ -79,7 +79,9 @@ _FRACTION = (
     rf"[+-]?(?:{_WHOLE}(?:\.[0-9]*)?|\.[0-9]+){_EXPONENT}"
     "|[+-]?(?i:nan|inf(?:inity)?)"
 )
-CODE = re.compile(f"{_WHOLE}(?:E[0-9]{{1,3}})?")
+CODE = re.compile(f"{_WHOLE}(?:[eE][0-9]{{1,3}})?")
+SHORTENED = re.compile(r"[0-9](?:\.[0-9]{1,5})?E\+(?:09|1[0-9])")
+"""A number of ten digits or more, as spreadsheets show it and write it into CSV files."""
 """A part number such as `1E5`, or a number that programs do not write so."""
 DECIMAL = Form("DOUBLE", re.compile(_FRACTION), "TRY_CAST($v AS DOUBLE)", _FRACTION, point=".")
 

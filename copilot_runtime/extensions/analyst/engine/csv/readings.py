@@ -23,6 +23,7 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
     OPERATORS_FORMS,
     PHONE,
     POINT,
+    SHORTENED,
     SIGN,
     VERSION,
     VERSION_NAME,
@@ -121,6 +122,8 @@ class Reading:
             self.forms, self.doubt = [], "is a text: its values may be telephone numbers"
         elif DECIMAL in self.forms and (lost := _find_lost_form(self.name, self.values)):
             self.forms, self.doubt = [], lost
+        elif DECIMAL in self.forms and any(map(SHORTENED.fullmatch, self.values)):
+            self.doubt = "has numbers such as 4.93E+12, of which a spreadsheet has left digits out"
         elif may_be_mixed and any(map(AMBIGUOUS.fullmatch, self.values)):
             self.doubt = "is a text: its files may write thousands and fractions differently"
             self.forms = []
@@ -181,7 +184,8 @@ class Reading:
             self.doubt = f"is a text: its dates are not {dates}, as the settings say"
             self.forms = []
         elif self.forms and "%y" in self.forms[0].sql:
-            self.doubt = f"has years of two digits, and is read {self.forms[0].order}"
+            order_of = self.forms[0].order or "with the month by its name"
+            self.doubt = f"has years of two digits, and is read {order_of}"
 
     def _describe_others(self) -> str:
         """Return why a column is a text, if half of its values in a sample have another type."""
@@ -306,7 +310,7 @@ def _find_lost_form(name: str, values: Sequence[str]) -> str:
 
     Versions have a name that says so, or both `1.1` and `1.10`.
     """
-    if any("E" in it for it in values) and all(map(CODE.fullmatch, values)):
+    if any("e" in it.lower() for it in values) and all(map(CODE.fullmatch, values)):
         return "is a text: its values may be codes, of which 1E5 is not 100000"
     if not all(map(VERSION.fullmatch, values)):
         return ""

@@ -35,7 +35,7 @@ from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
 logger = logging.getLogger(__name__)
 
-_MISSING = "\x01"
+_MISSING = "\x02\x03"
 """What stands for a value that a line does not have; no text is this."""
 
 
@@ -208,6 +208,8 @@ class CsvFiles:
         if layout.has_comments:
             remark = f"({remark} OR starts_with({columns[0]}, '#'))"
         alone = " AND ".join([remark, *empty[1:]])
+        if layout.has_comments:
+            alone = f"({alone} OR starts_with({columns[0]}, '# '))"
         texts = quote_texts([text for text, has_others in remarks.items() if has_others] or [""])
         notes = f"({alone} OR {columns[0]} <> '' AND {columns[0]} IN ({texts}))"
         has_notes = len(columns) > 1 and (remarks or layout.has_comments)

@@ -39,6 +39,7 @@ _TOTALS = (
     *("gesamtergebnis", "endsumme", "insgesamt", "eindtotaal", "общий итог", "genel toplam"),
     *("totale", "totaal", "razem", "всего", "итого", "合计", "总计", "合計", "小計", "합계"),
     *("carried forward", "brought forward", "carry forward", "balance forward", "übertrag"),
+    *("ergebnis", "totalt", "samlet", "總計", "총계", "총합계", "الإجمالي", "total geral"),
     *("saldovortrag", "à reporter", "solde reporté", "riporto", "suma y sigue", "繰越", "次頁繰越"),
 )
 """Labels of lines that add up others."""
@@ -156,10 +157,14 @@ class Totals:
         """
         numbers = [quote_name(name) for name, type in types.items() if type in _NUMBERS]
         self._find_similar(table, [*map(quote_name, types)][:_LABELS], numbers)
+        if not numbers or len(types) < 2:
+            return
         kinds = (*_NUMBERS, "TIME")
         names = [name for name, type in types.items() if type not in kinds] or [*types][:1]
-        if numbers and len(types) > 1:
-            self._find_bare(table, names, numbers)
+        if self._find_bare(table, names, numbers) or any(self._found.values()):
+            return
+        if not any(self._find_bare(table, [it], numbers) for it in names[:_LABELS]):
+            self._compare_edges(table, numbers)
 
     def _find_similar(self, table: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Find lines of which a first value is as labels of sums are, such as `North total`."""
@@ -180,26 +185,70 @@ class Totals:
                 counts = self._count(table, text, test)
                 self._found[column] += Counter({it: counts[it] for it in sure})
             others = Counter({it: count for it, count in others.items() if it in doubtful})
+        self._compare_sums(table, numbers)
         if others := others | self._others:
             some = _join_words([*others][:_LABELS])
             self._notes.append(f"Lines may add up others, such as {some}: {others.total():,}.")
 
-    def _find_bare(self, table: str, names: Sequence[str], numbers: Sequence[str]) -> None:
-        """Say if each line without a label has sums of the lines above it, or of its block."""
+    def _compare_sums(self, table: str, numbers: Sequence[str]) -> None:
+        """Note that other lines are totals, too, if together they are several times the last line.
+
+        So it is in pivot tables, whose groups stand above their parts.
+        """
+        words = {
+            name: [it for it in found if it.lower() not in _FIRST_LABELS]
+            for name, found in self._found.items()
+        }
+        labels = [match_labels(name, found) for name, found in words.items() if found]
+        if not (labels and numbers):
+            return
+        is_total = f"({' OR '.join(labels)})"
+        sums = ", ".join(
+            f"sum({it}) FILTER (NOT {is_total}), arg_max({it}, rowid) FILTER ({is_total})"
+            for it in numbers
+        )
+        is_last, *row = self._connection.execute(
+            f"SELECT max(rowid) FILTER ({is_total}) = max(rowid), {sums} FROM {table}"
+        ).fetchall()[0]
+        pairs = [(a, b) for a, b in zip(row[::2], row[1::2], strict=True) if a and b]
+        times = {round(a / b) for a, b in pairs if isclose(a, b * round(a / b), rel_tol=1e-9)}
+        if is_last and len(times) == 1 and min(times) > 1:
+            self._notes.append(
+                f"The lines without totals add up to {times.pop()} times the last line: some of "
+                "them are totals, too."
+            )
+
+    def _compare_edges(self, table: str, numbers: Sequence[str]) -> None:
+        """Note a first or last line that adds up all others, whatever its label is."""
+        for edge, place in (("arg_min", "first"), ("arg_max", "last")):
+            cells = ", ".join(f"{edge}({it}, rowid), sum({it}), count({it})" for it in numbers)
+            row = self._connection.execute(f"SELECT {cells} FROM {table}").fetchall()[0]
+            found = [
+                cell
+                for cell, added, count in zip(row[::3], row[1::3], row[2::3], strict=True)
+                if cell and count > _LABELS and isclose(2 * cell, added, rel_tol=1e-9)
+            ]
+            if any(abs(cell) > _LEAST for cell in found):
+                self._notes.append(f"The {place} line may be a total, as it adds up the others.")
+
+    def _find_bare(self, table: str, names: Sequence[str], numbers: Sequence[str]) -> bool:
+        """Say if each line without some labels has sums of the lines above it, or of its block."""
         is_bare = " AND ".join(f"{quote_name(name)} IS NULL" for name in names)
         count, rows = self._connection.execute(
             f"SELECT count(*) FILTER ({is_bare}), count(*) FROM {table}"
         ).fetchall()[0]
         if not 0 < count <= min(rows // 2, _LINES):
-            return
+            return False
         lines, rest = self._read_lines(table, f"CASE WHEN {is_bare} THEN '' END", numbers)
         if any(number for _, number in rest):
-            return  # numbers follow that the last total lacks
-        if all(any(_adds_up(it.cells, sums) for sums in (it.block, it.above)) for it in lines):
-            self._notes.append(
-                f"Lines without {names[0]!r} may be totals, as their numbers add up those above: "
-                f"{count:,}."
-            )
+            return False  # numbers follow that the last total lacks
+        if not all(any(_adds_up(it.cells, sums) for sums in (it.block, it.above)) for it in lines):
+            return False
+        self._notes.append(
+            f"Lines without {names[0]!r} may be totals, as their numbers add up those above: "
+            f"{count:,}."
+        )
+        return True
 
     def _read_lines(
         self, table: str, label: str, numbers: Sequence[str]

@@ -1,4 +1,4 @@
-"""Texts of a table that stand for other values: ditto marks, errors, and protected numbers."""
+"""Texts of a table that stand for other values, such as errors and protected numbers."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,12 +18,14 @@ _ERRORS = (
 """Errors of formulas, as spreadsheets write them into CSV files."""
 
 
-Kind = Literal["ditto", "error", "protected", "space"]
-_MARKS: Sequence[Kind] = ("ditto", "error", "protected")
+Kind = Literal["ditto", "error", "missing", "joined", "protected", "space"]
+_MARKS: Sequence[Kind] = ("ditto", "error", "missing", "joined", "protected")
 _TESTS: Mapping[Kind, str] = {
     "ditto": f"({{0}} = {quote_text(DITTO)})",
     "error": f"(starts_with({{0}}, '#') AND {{0}} IN ({quote_texts(_ERRORS)}) "
     "OR {0} = 'Loading...')",
+    "missing": "({0} = '\\N')",  # of MySQL and PostgreSQL
+    "joined": "starts_with({0}, chr(65279))",  # the beginning of a file behind another one
     "protected": """(starts_with({0}, '="') AND ends_with({0}, '"') AND length({0}) > 3)""",
     "space": "(starts_with({0}, ' ') OR ends_with({0}, ' ') OR ends_with({0}, chr(160)))",
 }
@@ -31,6 +33,8 @@ _TESTS: Mapping[Kind, str] = {
 _SIGNS: Mapping[Kind, Sequence[str]] = {
     "ditto": (DITTO,),
     "error": ("#", "Loading..."),
+    "missing": ("\\N",),
+    "joined": ("\ufeff",),
     "protected": ('="',),
     "space": ("\u00a0",),
 }
@@ -38,6 +42,7 @@ _SIGNS: Mapping[Kind, Sequence[str]] = {
 _NOTES: Mapping[Kind, str] = {
     "ditto": "Ditto marks are read as the value above them: {:,}.",
     "error": "Cells with an error, such as #N/A, are empty: {:,}.",
+    "missing": "Cells with \\N are empty: {:,}.",
 }
 
 
@@ -100,10 +105,10 @@ def replace_marks(
 
 def _replace(name: str) -> str:
     """Return the SQL of the values of a column without marks."""
-    ditto, error, protected = (_TESTS[kind].format(name) for kind in _MARKS)
+    ditto, error, missing, joined, protected = (_TESTS[kind].format(name) for kind in _MARKS)
     plain = (
-        f"CASE WHEN {error} THEN '' WHEN {protected} THEN substr({name}, 3, length({name}) - 3) "
-        f"ELSE {name} END"
+        f"CASE WHEN {error} OR {missing} THEN '' WHEN {joined} THEN substr({name}, 2) "
+        f"WHEN {protected} THEN substr({name}, 3, length({name}) - 3) ELSE {name} END"
     )
     above = f"last_value(CASE WHEN {ditto} THEN NULL ELSE {plain} END IGNORE NULLS)"
     above = f"coalesce({above} OVER (ORDER BY rowid), {name})"

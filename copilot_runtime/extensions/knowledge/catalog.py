@@ -76,15 +76,15 @@ class Catalog:
             await self._read()
         return self.entries
 
-    async def list_things(self) -> tuple[int, Mapping[str, Sequence[str]]]:
+    async def list_things(self) -> Mapping[str, Sequence[str]]:
         """Return the URIs of things as of the last refresh, by the names of `find_thing`.
 
-        The resources with the most tokens come first. The number is another one after each change.
+        The resources with the most tokens come first.
         """
         if self._things[0] != (changes := self._changes):
             things = await asyncio.to_thread(_group_things, dict(self._entries))
             self._things = changes, things
-        return self._things
+        return self._things[1]
 
     async def list_keys(self) -> Mapping[str, str]:
         """Return the URIs as of the last refresh, by their keys of `shorten_uri`."""

@@ -18,6 +18,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     contains,
     decode_identifier,
     encode_identifier,
+    find_thing,
     strip_namespace,
 )
 from copilot_runtime.storage import Storage
@@ -33,6 +34,8 @@ class Filter:
     """`common.Message`, or nothing for all types."""
     prefix: str = ""
     """The URI or URN of a resource, which includes the resources below it."""
+    distinct: bool = False
+    """Whether the vectors of a thing in several files are one result, the best of them."""
     threshold: float | None = None
     """Minimum score, for indexes with scores."""
     limit: int = 0
@@ -50,6 +53,10 @@ class Filter:
         if self.type and identifier.type != self.type:
             return False
         return not self.prefix or contains(self.prefix, str(identifier))
+
+    def get_key(self, uri: str) -> str:
+        """Return what results have in common of which only the best is returned."""
+        return (self.distinct and find_thing(uri)) or uri
 
     async def select(self, found: Iterable[Identifier]) -> list[Identifier]:
         """Return the identifiers that match access, type and prefix, limited as by `cut`."""

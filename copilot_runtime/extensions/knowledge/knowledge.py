@@ -391,6 +391,7 @@ class Knowledge:
     ) -> list[Passage]:
         """Return the resources most similar to any of the texts, the best first.
 
+        Without a `prefix`, a thing in several files is one result, with what all of these say.
         `threshold` is the minimum cosine similarity; without it, that of the embedder, and more
         than almost zero. Resources that relate to no text, by `Embedder.relates`, are left out
         unless it is 0 or less.
@@ -399,14 +400,20 @@ class Knowledge:
         access = self.access(actor)
         if threshold is None:
             threshold = max(_LEAST_SCORE, self.embedder.least_score)
-        sought = access if prefix else await self.resources.narrow_to_things(access)
-        filter = Filter(access=sought, type=type, prefix=prefix, threshold=threshold, limit=limit)
+        filter = Filter(
+            access=access,
+            type=type,
+            prefix=prefix,
+            distinct=not prefix,
+            threshold=threshold,
+            limit=limit,
+        )
         texts = [texts] if isinstance(texts, str) else texts
         if type in self.similar.types:
             found = await self.similar.search(texts, filter)
         else:
             found = await self.vectors.search(texts, filter, diversity=diversity)
-        passages = await self._make_reader(access).read_results(found, whole=True)
+        passages = await self._make_reader(access).read_results(found, whole=not prefix)
         if threshold > 0:
             passages = await call(self._select_relevant, texts, passages)
         return cut_passages(passages, max_tokens)
@@ -567,14 +574,14 @@ class Knowledge:
         Without a prefix, those of a thing in several files are one, as in searches.
         """
         access, filter = self.access(actor, "list"), Filter(prefix=prefix)
-        if not prefix:
-            access = await self.resources.narrow_to_things(access)
         if type:
             found = await self.resources.find_by_type(type, access=access)
-            return [it for it in found if filter.matches(it)]
-        if prefix:
-            return await self.resources.find_by_prefix(filter.prefix, access=access)
-        return await self.resources.find_all(access=access)
+            found = [it for it in found if filter.matches(it)]
+        elif prefix:
+            found = await self.resources.find_by_prefix(filter.prefix, access=access)
+        else:
+            found = await self.resources.find_all(access=access)
+        return found if prefix else await self.resources.drop_shorter(found)
 
     async def read(self, resource: Resource, *, actor: Actor | None = None) -> Passage:
         """Return a resource as a passage, with the parts that the actor may read."""

@@ -174,12 +174,19 @@ class PassageReader:
     ) -> list[Passage]:
         """Return existing search results as passages, truncated to `max_tokens`.
 
-        Things are read `whole`, or only as far as the file of the result describes them.
+        Things are read `whole`, or only as far as the file of the result describes them. The whole
+        has the identifier of the longest resource that says all of the result.
         """
         resources = await self._resources.get_visible(found, self._access)
         scores = {str(identifier): identifier.score for identifier in found}
-        others = await self._read_files(resources) if whole else {}
-        return await call(cut_passages, await self._build(resources, scores, others), max_tokens)
+        files = [[it] for it in resources]
+        if whole:
+            files = await self._read_files(resources)
+            for resource, (first, *_) in zip(resources, files, strict=True):
+                scores[first.uri] = scores[resource.uri]
+        others = {first.uri: rest for first, *rest in files}
+        passages = await self._build([same[0] for same in files], scores, others)
+        return await call(cut_passages, passages, max_tokens)
 
     async def read_titles(self, found: "Sequence[Identifier]") -> dict[str, str]:
         """Return the titles of resources, by URI."""
@@ -225,16 +232,27 @@ class PassageReader:
         titles = {find_thing(it.uri): get_text(it.fields, "title") for it in found}
         return {iris[name]: title for name, title in titles.items() if title}
 
-    async def _read_files(self, resources: "Sequence[Resource]") -> "dict[str, list[Resource]]":
-        """Return the resources of the same thing in other files, by URI."""
-        names = {it.uri: find_thing(it.uri) for it in resources}
-        things = await self._find_things(names.values())
-        uris = {
-            uri: [it for it in things.get(name, ()) if it != uri] for uri, name in names.items()
-        }
-        found = await self._resources.get_visible(chain.from_iterable(uris.values()), self._access)
-        read = {it.uri: it for it in found}
-        return {uri: [read[it] for it in same if it in read] for uri, same in uris.items()}
+    async def _read_files(self, resources: "Sequence[Resource]") -> "list[list[Resource]]":
+        """Return each resource with those of the same thing in other files, the longest first.
+
+        Before them all is the longest that says all of the resource.
+        """
+        names = [find_thing(it.uri) for it in resources]
+        things = await self._find_things(names)
+        uris = chain.from_iterable(things.values())
+        read = {it.uri: it for it in await self._resources.get_visible(uris, self._access)}
+
+        def sort(resource: "Resource", name: str) -> "list[Resource]":
+            same = [read[uri] for uri in things.get(name, ()) if uri in read]
+            if len(same) < 2:
+                return [resource]
+            lines = render_resource(resource).split("\n")
+            whole = (it for it in same if {*render_resource(it).split("\n")}.issuperset(lines))
+            first = next(whole, resource)
+            return [first, *(it for it in same if it.uri != first.uri)]
+
+        found: list[list[Resource]] = await call(lambda: [*map(sort, resources, names)])
+        return found
 
     async def _find_things(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Return the URIs of visible resources of things, at most `_MOST_PARTS` of each."""

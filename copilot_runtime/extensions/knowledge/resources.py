@@ -31,11 +31,11 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     decode_identifier,
     encode_identifier,
+    find_thing,
     parse_identifier,
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.index import check_ids
-from copilot_runtime.extensions.knowledge.things import FullestAccess
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from copilot_runtime.storage import ObjectChanged, Storage, StorageFailed
 
@@ -268,19 +268,19 @@ class ResourceIndex:
     async def find_things(self, names: Iterable[str]) -> dict[str, Sequence[str]]:
         """Return the URIs of the resources of things in files, by the names of `find_thing`."""
         await self._refresh()
-        _, things = await self._catalog.list_things()
+        things = await self._catalog.list_things()
         return {name: things[name] for name in names if name in things}
 
-    async def narrow_to_things(self, access: Access) -> Access:
-        """Return an access with one resource of each thing: the longest that is allowed."""
-        await self._refresh()
-        version, things = await self._catalog.list_things()
-        return FullestAccess(access, things, version) if things else access
+    async def drop_shorter(self, found: Sequence[Identifier]) -> list[Identifier]:
+        """Return the identifiers with one resource of each thing: the longest of them."""
+        things, uris = await self.find_things(map(find_thing, map(str, found))), {*map(str, found)}
+        shorter = {it for same in things.values() for it in [*filter(uris.__contains__, same)][1:]}
+        return [it for it in found if str(it) not in shorter]
 
     async def count(self) -> int:
         """Return the number of resources; those of a thing in several files are one."""
         entries = await self._refresh()
-        _, things = await self._catalog.list_things()
+        things = await self._catalog.list_things()
         return len(entries) - sum(len(uris) - 1 for uris in things.values() if uris)
 
     async def versions(self) -> Mapping[str, CatalogEntry]:

@@ -4,10 +4,10 @@ Searches show each thing once. Things that were merged before the policy are hid
 """
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 
 from copilot_runtime.extensions.knowledge.access import Access
-from copilot_runtime.extensions.knowledge.identifiers import THING, find_thing
+from copilot_runtime.extensions.knowledge.identifiers import THING
 
 _MERGED = re.compile(rf"{re.escape(THING)}\.[0-9a-f]{{32}}")
 
@@ -39,46 +39,3 @@ class FiledAccess(Access):
         uris = [*uris]
         judged = zip(uris, self._access.judge(uris), strict=True)
         return [may and not is_merged(uri) for uri, may in judged]
-
-
-class FullestAccess(Access):
-    """Allows, of the resources of a thing that an access allows, only the longest.
-
-    A file that only mentions a thing would be more like a question about it than one that
-    describes it. `things` are the URIs of each in order, the longest first, by name; `version`
-    changes whenever they do.
-    """
-
-    def __init__(
-        self, access: Access, things: Mapping[str, Sequence[str]], version: Hashable
-    ) -> None:
-        self._access = access
-        self._things = things
-        self._version = version
-        self._longest: dict[str, str] = {}
-
-    @property
-    def key(self) -> Hashable:
-        return self._access.key, self._version
-
-    @property
-    def immediate(self) -> Access | None:
-        immediate = self._access.immediate
-        return immediate and FullestAccess(immediate, self._things, self._version)
-
-    def allows(self, uri: str) -> bool:
-        return self._access.allows(uri) and self._is_longest(uri)
-
-    def judge(self, uris: Iterable[str]) -> list[bool]:
-        uris = [*uris]
-        judged = zip(uris, self._access.judge(uris), strict=True)
-        return [may and self._is_longest(uri) for uri, may in judged]
-
-    def _is_longest(self, uri: str) -> bool:
-        name = find_thing(uri)
-        uris = self._things.get(name, ())
-        if len(uris) < 2:
-            return True
-        if name not in self._longest:
-            self._longest[name] = next(filter(self._access.allows, uris), uri)
-        return self._longest[name] == uri

@@ -487,6 +487,47 @@ async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
 
 
 @in_one_test(
+    "rules",
+    ["", "default: allow", "rules: [{allow: read}, {deny: all, files: PAGES/b*, users: eve}]"],
+)
+async def test_what_each_of_the_readable_files_says_of_a_thing_is_found(
+    tmp_path: Path, rules: str
+) -> None:
+    pages, policy = tmp_path / "pages", tmp_path / "policy.yml"
+    pages.mkdir()
+    for name, more in {
+        "a": '"jobTitle": "Head of the library", "description": "Keeps maps and old sea charts"',
+        "b": '"award": "zebra medal"',
+        "c": '"knowsAbout": "walrus"',
+        "d": '"jobTitle": "Head of the library"',
+    }.items():
+        thing = f'"@context": "{SCHEMA}", "@type": "Person", "@id": "{ADA}", "name": "Ada", {more}'
+        script = f'<script type="application/ld+json">{{{thing}}}</script>'
+        (pages / f"{name}.html").write_text(f"<!doctype html><title>{name}</title>{script}")
+    policy.write_text(rules.replace("PAGES", str(pages)))
+    knowledge = Knowledge(
+        "memory", embedder=WordCounter(), policy=policy if rules else None, sources=[pages]
+    )
+    await knowledge.ingest()
+    said = {
+        "zebra": "zebra medal",
+        "walrus": "walrus",
+        "charts": "sea charts",
+        "head": "sea charts",
+    }
+    for user in ("ann", "eve"):
+        for asked, text in said.items():
+            found = await knowledge.search(asked, actor=build_actor(user), limit=1)
+            hidden = user == "eve" and "deny" in rules
+            assert len(found) == (not (hidden and asked == "zebra"))
+            assert all(text in it.text for it in found)
+            assert ("zebra medal" in "".join(it.text for it in found)) is not hidden
+            if rules and asked == "head":
+                assert "a%2Ehtml" in found[0].id
+    await knowledge.aclose()
+
+
+@in_one_test(
     ("kind", "rules"),
     [
         ("yml", "default: allow\nrules: [{deny: all, files: PAGES/caf\u00e9}]"),

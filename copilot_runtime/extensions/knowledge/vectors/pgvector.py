@@ -20,6 +20,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -348,9 +349,9 @@ class PgVectorIndex(EmbeddingIndex[PgVectorTable]):
         best: dict[str, _Hit] = {}
         for vector in queries[queries.any(axis=1)] if queries.size else ():
             for hit in await self._find_best(vector, filter, whole=bool(diversity)):
-                uri = str(hit.identifier)
-                if uri not in best or hit.score > best[uri].score:
-                    best[uri] = hit
+                key = filter.get_key(str(hit.identifier))
+                if key not in best or hit.score > best[key].score:
+                    best[key] = hit
         await self.table.touch()
         hits = sorted(best.values(), key=lambda hit: (-hit.score, hit.position))
         if diversity:
@@ -382,12 +383,14 @@ class PgVectorIndex(EmbeddingIndex[PgVectorTable]):
         """Return the best rows that match a filter, enough for all results."""
         floor = (filter.threshold or 0.0) - TOLERANCE
         most = max(filter.limit, _POOL) if whole else filter.limit
-        size, start, hits = max(_FIRST_PAGE, 2 * most), 0, list[_Hit]()
+        size, start, best = max(_FIRST_PAGE, 2 * most), 0, dict[str, _Hit]()
         while True:
             rows = await self.table.search(query, filter, size, whole=whole)
             new = [row for row in rows[start:] if row["score"] >= floor]
             allowed = await judge(filter.access, [row["uri"] for row in new])
-            hits += [_read_hit(row) for row, may in zip(new, allowed, strict=True) if may]
+            for row in compress(new, allowed):
+                best.setdefault(filter.get_key(row["uri"]), _read_hit(row))
+            hits = [*best.values()]
             is_last = len(rows) < size or len(new) < len(rows) - start
             used = sum(hit.identifier.tokens or 0 for hit in hits)
             if is_last or 0 < most <= len(hits) or 0 < filter.max_tokens < used:

@@ -20,6 +20,8 @@ TOLERANCE = 0.5 * 10.0**-DIGITS
 """Tolerance below a threshold, from rounding."""
 _FEW = 1000
 """Maximum number of rows scored directly, without bounds."""
+_GROWTH = 8
+"""Factor by which the number of rows grows if too many of them are about the same things."""
 
 
 Narrow = Callable[[Block, NDArray[np.bool_], Floats, int], NDArray[np.intp] | None]
@@ -38,6 +40,10 @@ class Hit:
     def vector(self) -> Floats:
         return self.block.segment.vectors[self.row]
 
+    @property
+    def uri(self) -> str:
+        return self.block.segment.columns.uris[self.row]
+
     def identify(self) -> Identifier:
         """Return the identifier of the row's resource, with the score."""
         return self.block.segment.identifier(self.row).score_as(round(self.score, DIGITS))
@@ -52,10 +58,28 @@ def rank(
 ) -> list[Hit]:
     """Return the best rows that match a filter, at most `limit` if it is not 0.
 
-    A row's score is its best one over all queries, which have length 1. Equal scores are in the
-    order in which their rows were first added. The results are those of a full comparison, unless
-    `narrow` omits rows.
+    If the filter is `distinct`, other rows of a thing are left out. A row's score is its best one
+    over all queries, which have length 1. Equal scores are in the order in which their rows were
+    first added. The results are those of a full comparison, unless `narrow` omits rows.
     """
+    count = limit
+    while True:
+        hits = _rank(blocks, queries, filter, count, narrow)
+        best: dict[str, Hit] = {}
+        for hit in hits:
+            best.setdefault(filter.get_key(hit.uri), hit)
+        if len(best) >= limit or len(hits) < count:
+            return [*best.values()][: limit or None]
+        count *= _GROWTH
+
+
+def _rank(
+    blocks: Sequence[Block],
+    queries: Floats,
+    filter: Filter,
+    limit: int,
+    narrow: Narrow | None,
+) -> list[Hit]:
     floor = (filter.threshold or 0.0) - TOLERANCE
     selections = [(block, block.select(filter)) for block in blocks]
     candidates: list[_Candidates] = []

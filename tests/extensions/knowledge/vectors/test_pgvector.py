@@ -63,11 +63,17 @@ async def opened(url: str, *items: VectorItem, model: str = "") -> AsyncGenerato
         Filter(type="common.Doc", limit=5),
         Filter(max_tokens=7),
         Filter(threshold=-1),
+        Filter(distinct=True, limit=8),
     ],
-    ids=["all", "limit", "access", "threshold", "type", "tokens", "negative"],
+    ids=["all", "limit", "access", "threshold", "type", "tokens", "negative", "distinct"],
 )
 async def test_the_database_answers_as_the_index_in_memory_does(url: str, filter: Filter):
     items = [*make_items(make_matrix(300, 8)), *make_items(make_matrix(90, 8, 1), "common.Doc")]
+    copies = [
+        Identifier("common.Message", f"n{it % 9}", f"common.Folder.f{it}", tokens=1)
+        for it in range(200)
+    ]
+    items += map(VectorItem, copies, make_matrix(200, 8, 3))
     queries = [*make_matrix(2, 8, 2)]
     memory = VectorIndex(MemoryStorage(), LetterEmbedder())
     await memory.add(*items)

@@ -81,6 +81,19 @@ async def test_a_limit_and_tokens_cut_off_the_end():
     assert await ask([1, 0, 0], max_tokens=29) == [("a", 1)]
 
 
+async def test_a_thing_of_many_files_is_one_result_and_leaves_room_for_others():
+    files = [
+        VectorItem(Identifier("common.Message", "a", f"common.Document.d{row}"), [1, row / 100, 0])
+        for row in range(30)
+    ]
+    index = await make_index(*files, *FOUR)
+    for diversity in (None, 0.1):
+        filter = Filter(distinct=True, limit=2)
+        found = await index.query([[1, 0.1, 0]], filter, diversity=diversity)
+
+        assert [*map(str, found)] == ["common.Document.d10/common.Message.a", "common.Message.b"]
+
+
 async def test_each_result_has_its_best_score_of_several_queries():
     assert await ask([1, 0, 0], [0, 1, 0]) == [("a", 1), ("c", 1), ("b", 0.8), ("d", 0)]
 

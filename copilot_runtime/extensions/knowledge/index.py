@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -57,6 +57,10 @@ class Filter:
     def get_key(self, uri: str) -> str:
         """Return what results have in common of which only the best is returned."""
         return (self.distinct and find_thing(uri)) or uri
+
+    def list_judged(self, uris: Sequence[str]) -> Sequence[str]:
+        """Return the URIs to judge; without any the prefix, so that a guess of it takes as long."""
+        return uris or [self.prefix] if self.prefix else uris
 
     async def select(self, found: Iterable[Identifier]) -> list[Identifier]:
         """Return the identifiers that match access, type and prefix, limited as by `cut`."""

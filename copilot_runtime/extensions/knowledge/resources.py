@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import compress, starmap
 from typing import Literal, cast, get_args
 
 from copilot_runtime.base.batches import split_batches
@@ -250,10 +250,12 @@ class ResourceIndex:
         if not parent:
             raise Misuse("prefix is required")
         child = f"{parent}/"
-        return await self._find(
-            access,
-            lambda entries: [uri for uri in entries if uri.startswith(child) or uri == parent],
-        )
+
+        def choose(entries: Mapping[str, CatalogEntry]) -> list[str]:
+            found = [uri for uri in entries if uri.startswith(child) or uri == parent]
+            return found or [parent]  # judged as if it were there: a guess takes as long
+
+        return await self._find(access, choose)
 
     async def find_by_type(self, type: str, *, access: Access = FULL_ACCESS) -> list[Identifier]:
         """Return all resources of a type, such as `common.Message`."""
@@ -353,13 +355,13 @@ class ResourceIndex:
     async def _find(
         self, access: Access, choose: Callable[[Mapping[str, CatalogEntry]], list[str]]
     ) -> list[Identifier]:
-        """Return the chosen resources that the access allows, without blocking the event loop."""
+        """Return the chosen resources that exist and may be seen, beside the event loop."""
         entries = dict(await self._refresh())
 
         def select() -> list[Identifier]:
             uris = choose(entries)
-            judged = zip(uris, access.judge(uris), strict=True)
-            return [parse_identifier(uri, entries[uri].tokens) for uri, may in judged if may]
+            allowed = filter(entries.__contains__, compress(uris, access.judge(uris)))
+            return [parse_identifier(uri, entries[uri].tokens) for uri in allowed]
 
         return await run_with_access(access, select)
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.actions.execute import execute
 from copilot_runtime.api import ActionContext, RunInput
-from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.messages import MediaPart, TextMessage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.knowledge import Knowledge
@@ -715,6 +715,18 @@ async def test_no_route_asks_a_policy_on_the_event_loop(tmp_path: Path) -> None:
     assert len(policy.questions) > 100
 
 
+async def attach(knowledge: Knowledge, actor: Actor) -> Any:
+    uri = f"{conversation_identifier(actor.name, THREAD)}/file.Upload.{'0' * 32}"
+    await knowledge.resources.put(resource(uri, "", name="zebra.txt", state="searchable"))
+    address = f"/graphql/knowledge/files/{uri}"
+    parts = [MediaPart(kind="document", source="url", value=address)]
+    question = TextMessage(id="1", role="user", content="", parts=parts)
+    run = RunInput(thread_id=THREAD, run_id="r", messages=[question], user=actor.name or None)
+    files = knowledge.files()
+    assert files is not None
+    return [it async for it in files.store_files(run)]
+
+
 async def follow(knowledge: Knowledge, actor: Actor) -> Any:
     access = knowledge.access(actor)
     with knowledge.events.subscribe(EventFilter(access=access)) as events:
@@ -741,6 +753,7 @@ WRITES: Mapping[str, Route] = {
     "forget": lambda knowledge, actor: knowledge.memory.forget(
         conversation_identifier("ann", "t9"), access=knowledge.access(actor, "delete")
     ),
+    "attach": attach,
     "follow": follow,
 }
 """Ways to write that a policy is asked about, and to follow what others write."""
@@ -761,20 +774,36 @@ async def test_a_list_judges_each_resource_once_and_only_those_in_question() -> 
     assert policy.questions == ["common.Document.d/common.Chunk.c"] * 2
 
 
-async def test_a_hidden_and_an_unknown_key_are_judged_alike() -> None:
-    policy = Observed()
-    knowledge = await build(policy, [resource("hr.Record.r", "zebra")])
-    runtime = CopilotRuntime(DemoAdapter(pace=0), knowledge=knowledge, authenticate=sign_in)
-    found: list[tuple[str, int]] = []
-    async with Client(runtime, headers={"x-user": "ann"}) as client:
-        served = Served(client, {"x-user": "ann"})
-        for key in (shorten_uri("hr.Record.r"), "0" * 16):
-            policy.questions.clear()
-            answer = await served.read(f"/graphql/knowledge/resources/{key}")
-            found.append((answer, len(policy.questions)))
+HIDDEN, UNKNOWN = "hr.Record.r", "hr.Record.q"
+ASKING = [
+    ("resources/{}", shorten_uri(HIDDEN), "0" * 16),
+    *(
+        (door, HIDDEN, UNKNOWN)
+        for door in (
+            *("resources/{}", "files/{}", "context/{}", "resources?prefix={}"),
+            *("search?q=zebra&prefix={}", "search?q=zebra&type=hr.Record&prefix={}"),
+        )
+    ),
+]
 
-    assert found[0] == found[1]
-    assert found[0][0].startswith("404")
+
+@in_one_test("accept", ["application/json", "text/html"])
+async def test_a_hidden_and_an_unknown_name_are_answered_and_judged_alike(accept: str) -> None:
+    policy = Observed()
+    knowledge = await build(policy, [resource(HIDDEN, "zebra")])
+    runtime = CopilotRuntime(DemoAdapter(pace=0), knowledge=knowledge, authenticate=sign_in)
+    headers = {"x-user": "ann", "accept": accept}
+    async with Client(runtime, headers=headers) as client:
+        for door, *names in ASKING:
+            found: list[Any] = []
+            for name in names:
+                policy.questions.clear()
+                path = f"/graphql/knowledge/{door.format(name)}"
+                answer = await client.request("GET", path, headers=headers)
+                body = answer.body.decode().replace(name, "NAME")
+                found.append((answer.status, answer.headers, body, len(policy.questions)))
+            assert found[0] == found[1], door
+            assert "zebra" not in found[0][2]
 
 
 async def test_a_judge_that_hangs_does_not_stop_the_event_loop() -> None:

@@ -15,7 +15,7 @@ from copilot_runtime.api.retrieval import Passage, PreparedMessages
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, Misuse
-from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.access import Actor, select
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, contains
 from copilot_runtime.extensions.knowledge.passages import build_passage, cut_passages
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
@@ -191,9 +191,10 @@ class ChatFiles:
         settings, uploads = self._knowledge.settings, self._knowledge.uploads
         conversation = conversation_identifier(run.user, run.thread_id)
         contents = await call(_decode_all, attachments, settings.upload_bytes, str(conversation))
-        access = self._knowledge.access(actor)
         uris = {it.uri for it in contents if it.uri}
-        entries = await self._find_uploads(uris)
+        named = {it.attachment.uri for it in contents if it.attachment.uri}
+        hidden = named.difference(await select(self._knowledge.access(actor), named))
+        entries = await self._find_uploads(uris - hidden)
         complete = {uri: upload for uri, upload in entries.items() if upload.state != "reading"}
         digests: set[str] = set()
         files: dict[Slot, _File] = {}
@@ -204,7 +205,7 @@ class ChatFiles:
             name, uri = content.attachment.name, content.uri
             if content.refusal:
                 file.refusal = content.refusal
-            elif content.attachment.uri and not (uri in entries and access.allows(uri)):
+            elif content.attachment.uri and uri not in entries:
                 file.refusal = "It is not among the files of this conversation: attach it again."
             elif upload := complete.get(uri) or uploads.find_refusal(uri, name):
                 file.upload = upload

@@ -58,7 +58,7 @@ class Filter:
         """Return what results have in common of which only the best is returned."""
         return (self.distinct and find_thing(uri)) or uri
 
-    def list_judged(self, uris: Sequence[str]) -> Sequence[str]:
+    def choose_questions(self, uris: Sequence[str]) -> Sequence[str]:
         """Return the URIs to judge; without any the prefix, so that a guess of it takes as long."""
         return uris or [self.prefix] if self.prefix else uris
 

@@ -387,7 +387,7 @@ class PgVectorIndex(EmbeddingIndex[PgVectorTable]):
         while True:
             rows = await self.table.search(query, filter, size, whole=whole)
             new = [row for row in rows[start:] if row["score"] >= floor]
-            judged = filter.list_judged([row["uri"] for row in new])
+            judged = filter.choose_questions([row["uri"] for row in new])
             allowed = await judge(filter.access, judged)
             for row in compress(new, allowed):
                 best.setdefault(filter.get_key(row["uri"]), _read_hit(row))

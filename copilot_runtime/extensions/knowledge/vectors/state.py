@@ -89,7 +89,7 @@ def _judge_all(uris: Sequence[str], filter: Filter) -> NDArray[np.bool_]:
         mask &= np.fromiter(below, np.bool_, len(uris))
     if filter.access is not FULL_ACCESS:
         rows = np.flatnonzero(mask)
-        judged = filter.list_judged([uris[row] for row in rows.tolist()])
+        judged = filter.choose_questions([uris[row] for row in rows.tolist()])
         mask[rows] = filter.access.judge(judged)[: len(rows)]
     return mask
 

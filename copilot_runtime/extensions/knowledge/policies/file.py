@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from time import monotonic, time
@@ -35,7 +37,7 @@ SETTLED_AFTER = 1.0
 """Seconds after the last modification until a file counts as completely written."""
 
 ReadPolicy = Callable[[Path], Policy]
-Signature = Sequence[tuple[str, int, int]]
+Signature = Sequence[tuple[str, int, bytes]]
 
 
 def load_policy(path: str | Path) -> "PolicyFile":
@@ -202,10 +204,19 @@ def _find_reader(path: Path) -> ReadPolicy:
 
 
 def _sign(path: Path) -> Signature:
-    """Return a signature that changes with the files of a policy."""
+    """Return a signature that changes with the files of a policy, and with their contents.
+
+    A copy may have the time and the size of the file that it replaces.
+    """
     try:
         files = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
-        stats = [(file.name, file.stat()) for file in files]
+        return [(file.name, file.stat().st_mtime_ns, _hash(file)) for file in files]
     except OSError:
         return ()
-    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+
+
+def _hash(file: Path) -> bytes:
+    """Return the hash of a file; of a folder, or of what cannot be read, an empty one."""
+    with suppress(PermissionError):
+        return sha256(file.read_bytes()).digest() if file.is_file() else b""
+    return b""

@@ -23,7 +23,7 @@ from copilot_runtime.extensions.knowledge.policies.document import read_rules
 from tests.extensions.knowledge.policies.places import ANN, PAGE, write
 from tests.in_one_test import in_one_test
 
-OPEN, CLOSED, BROKEN = "default: allow", "default: deny", "default: maybe"
+OPEN, CLOSED, BROKEN = "default: allow", "default: deny ", "default: maybe"
 
 
 class Clock:
@@ -35,11 +35,11 @@ class Clock:
         return self.now
 
 
-def rewrite(path: Path, text: str, clock: Clock) -> None:
+def rewrite(path: Path, text: str, clock: Clock, later: int = 1) -> None:
     """Change a file, and let pass the time after which a change is taken."""
-    stamp = path.stat().st_mtime_ns
+    stamp = path.stat().st_mtime_ns + later
     path.write_text(text, encoding="utf-8")
-    os.utime(path, ns=(stamp + 1, stamp + 1))
+    os.utime(path, ns=(stamp, stamp))
     look(path, clock)
 
 
@@ -57,8 +57,9 @@ def follow(path: Path, clock: Clock) -> PolicyFile:
     return policies[path]
 
 
+@in_one_test("later", [1, 0], ids=["newer", "of the same time and size"])
 def test_a_file_that_changes_changes_the_policy_also_for_who_holds_an_access(
-    tmp_path: Path,
+    tmp_path: Path, later: int
 ) -> None:
     clock = Clock()
     path = write(tmp_path, OPEN)
@@ -67,7 +68,7 @@ def test_a_file_that_changes_changes_the_policy_also_for_who_holds_an_access(
     key, generation = access.key, policy.generation
     assert access.allows(PAGE)
 
-    rewrite(path, CLOSED, clock)
+    rewrite(path, CLOSED, clock, later)
 
     assert not access.allows(PAGE)
     assert access.judge([PAGE]) == policy.judge(ANN, "read", [PAGE]) == [False]

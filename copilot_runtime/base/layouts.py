@@ -48,6 +48,8 @@ _PAGE = re.compile(
 )
 """The beginning of other formats, which programs name `.csv` or `.xls`."""
 _DIGITS = re.compile(r"\d+")
+_ESCAPED = re.compile(r'\\"(?![,;\t|\r\n]|\Z)')
+"""A quotation mark within a value, and not behind a path that ends in a backslash."""
 _PAIR = re.compile(r"\d+,\d+")
 _ALIGNED = re.compile(r"\S {2,}\S+ {2,}\S")
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S+[.!]|.{12,}\u3002", re.DOTALL)
@@ -101,7 +103,7 @@ def find_layout(head: str, delimiter: str = "", *, is_whole: bool = True) -> Lay
 
     Raises `ValueError` if it is empty.
     """
-    escape = "\\" if '\\"' in head and '""' not in head else '"'
+    escape = "\\" if _ESCAPED.search(head) and '""' not in head else '"'
     before = 0
     if not delimiter and (separator := SEPARATOR_LINE.match(head)):
         head, before = head[separator.end() :], 1

@@ -382,6 +382,13 @@ DOUBTS: Mapping[str, tuple[Rows, str]] = {
         [(1.5,), (2.6,)],
         "Each line is one value: its commas are those of fractions.",
     ),
+    'path,x\n"C:\\",a\n"D:\\dir\\",b\n': ([("C:\\", "a"), ("D:\\dir\\", "b")], ""),
+    "ip;size;python\n192.168.100.101;101 102;3.10\n192.168.100.102;103 104;3.9\n": (
+        [("192.168.100.101", 101102.0, 3.1), ("192.168.100.102", 103104.0, 3.9)],
+        "'ip' is a text: its values may be addresses of the internet. 'size' has spaces, which are "
+        "read as those of thousands. 'python' has numbers such as 1.10 beside 1.9, which would be "
+        "others as versions.",
+    ),
     "firm,n\nShell,1000\nBP,2000\nTotal Energies,3500\nEni,4000\n": (
         [("Shell", 1000), ("BP", 2000), ("Total Energies", 3500), ("Eni", 4000)],
         "Lines may add up others, such as 'Total Energies': 1.",

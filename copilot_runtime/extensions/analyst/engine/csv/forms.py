@@ -101,6 +101,11 @@ POINT = _group_digits(",", ".")
 COMMA = _group_digits(".", ",")
 AMBIGUOUS = re.compile(r"[+-]?\d{1,3}[.,]\d{3}")
 """A number with a fraction or a thousand, depending on the decimal separator."""
+_GROUP = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
+ADDRESS = re.compile(rf"{_GROUP}(?:\.{_GROUP}){{3}}")
+"""An address of the internet, such as `192.168.100.101`."""
+SPACED = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d+)?")
+"""A number with spaces between its thousands, or several numbers."""
 PHONE = re.compile(r"\+\d[\d .-]{6,16}\d")
 VERSION = re.compile(r"\d{1,4}(?:\.\d{1,3})?")
 VERSION_NAME = re.compile(r"(?i)(?:version|versi\u00f3n|firmware|\bver)\s*$")

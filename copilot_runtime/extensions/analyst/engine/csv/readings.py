@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from copilot_runtime.extensions.analyst.engine.csv.forms import (
+    ADDRESS,
     AMBIGUOUS,
     BOOLEAN,
     CODE,
@@ -25,6 +26,7 @@ from copilot_runtime.extensions.analyst.engine.csv.forms import (
     POINT,
     SHORTENED,
     SIGN,
+    SPACED,
     VERSION,
     VERSION_NAME,
     WITH_SIGN,
@@ -122,8 +124,14 @@ class Reading:
             self.forms, self.doubt = [], "is a text: its values may be telephone numbers"
         elif DECIMAL in self.forms and (lost := _find_lost_form(self.name, self.values)):
             self.forms, self.doubt = [], lost
+        elif DECIMAL in self.forms and _are_like_versions(self.values):
+            self.doubt = "has numbers such as 1.10 beside 1.9, which would be others as versions"
         elif DECIMAL in self.forms and any(map(SHORTENED.fullmatch, self.values)):
             self.doubt = "has numbers such as 4.93E+12, of which a spreadsheet has left digits out"
+        elif COMMA in self.forms and all(map(ADDRESS.fullmatch, self.values)):
+            self.forms, self.doubt = [], "is a text: its values may be addresses of the internet"
+        elif self.forms and any(map(SPACED.fullmatch, self.values)):
+            self.doubt = "has spaces, which are read as those of thousands"
         elif may_be_mixed and any(map(AMBIGUOUS.fullmatch, self.values)):
             self.doubt = "is a text: its files may write thousands and fractions differently"
             self.forms = []
@@ -321,6 +329,18 @@ def _find_lost_form(name: str, values: Sequence[str]) -> str:
     ):
         return "is a text: its values may be versions, of which 1.10 is not 1.1"
     return ""
+
+
+def _are_like_versions(values: Sequence[str]) -> bool:
+    """Return whether fractions follow each other as those of versions do, such as 3.9 and 3.10."""
+    found: dict[str, set[int]] = {}
+    for value in values:
+        whole, _, fraction = value.partition(".")
+        if not re.fullmatch("[1-9][0-9]?", fraction):
+            return False
+        found.setdefault(whole, set()).add(int(fraction))
+    later = [(it, them) for them in found.values() for it in them if it > 9]
+    return any(it == 10 for it, _ in later) and all(it - 1 in them for it, them in later)
 
 
 def _choose_separator(

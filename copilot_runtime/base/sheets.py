@@ -167,7 +167,13 @@ class SheetLayout:
         if self._part is not None:
             self._add_part(self._decide(self._part))
         if not self._parts:  # a list of texts
-            self._parts, self.remarks = self.remarks, []
+            for part in self.remarks:
+                above = self._parts[-1] if self._parts else None
+                if above and above.first < above.last and above.ends.keys() == part.ends.keys():
+                    above.join(part)
+                else:  # a text alone above others is a title
+                    self._parts.append(part)
+            self.remarks = []
         if rows.hidden_columns and self._parts:
             hidden = min(rows.hidden_columns, max(max(it.ends) for it in self._parts) + 1)
             self._count("column", "", hidden)

@@ -14,6 +14,7 @@ import duckdb
 
 from copilot_runtime.extensions.analyst.engine.csv.lines import split_tables
 from copilot_runtime.extensions.analyst.engine.csv.table import CsvFiles, CsvOptions
+from copilot_runtime.extensions.analyst.engine.csv.totals import find_totals
 from copilot_runtime.extensions.analyst.engine.datasets import (
     make_table_name,
     quote_name,
@@ -82,7 +83,7 @@ class Copy:
             f"CREATE OR REPLACE TABLE {quote_name(name)} AS "
             f"FROM read_parquet([{files}], union_by_name=true)"
         )
-        return [self._read_table(name)]
+        return [self._find_totals(name)]
 
     def _copy_tables(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         """Copy each table of CSV files; those of the same number in several files are one."""
@@ -145,8 +146,8 @@ class Copy:
     def _copy_json(self, source: DataSource, name: str) -> StoredTable:
         files = [decode_file(self._connection, it, self._texts) for it in list_files(source)]
         options = CsvOptions(columns=source.columns, dates=source.dates)
-        notes, totals = copy_json(self._connection, name, files, self._texts, options)
-        return replace(self._read_table(name), notes=notes, totals=totals)
+        notes = copy_json(self._connection, name, files, self._texts, options)
+        return self._find_totals(name, notes)
 
     def _copy_database(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
         location = quote_text(str(list_files(source)[0]))
@@ -169,11 +170,11 @@ class Copy:
                 logger.error("The view %r of %r is left out: %s", table, source.location, error)
                 left_out.append(f"The view {table!r} cannot be read and is left out.")
                 continue
-            copies.append(self._read_table(name))
+            copies.append(self._find_totals(name))
         self._connection.execute("DETACH source")
         if not copies:
             raise DatasetRefused(f"The database {source.label!r} has no tables.")
-        return [replace(copies[0], notes=left_out), *copies[1:]]
+        return [replace(copies[0], notes=[*left_out, *copies[0].notes]), *copies[1:]]
 
     def copy_exports(self, exports: Iterable[Export], choose: Choose) -> Sequence[StoredTable]:
         """Copy tables that were exported from PostgreSQL into files, and delete the files."""
@@ -192,12 +193,17 @@ class Copy:
                 continue
             finally:
                 export.file.unlink(missing_ok=True)
-            copies.append(replace(self._read_table(name), notes=export.notes))
+            copies.append(self._find_totals(name, export.notes))
         if left_out and not copies:
             raise DatasetRefused(f"The database has no table that can be read. {left_out[0]}")
         if left_out:
             copies[0] = replace(copies[0], notes=[*left_out, *copies[0].notes])
         return copies
+
+    def _find_totals(self, name: str, notes: Sequence[str] = ()) -> StoredTable:
+        """Return a table with its notes, and those about lines that add up others."""
+        more, totals = find_totals(self._connection, quote_name(name))
+        return replace(self._read_table(name), notes=[*notes, *more], totals=totals)
 
     def _read_table(self, name: str) -> StoredTable:
         database: Any = self._connection.execute("SELECT current_database()").fetchone()

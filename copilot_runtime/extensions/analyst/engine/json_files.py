@@ -12,7 +12,6 @@ from copilot_runtime.extensions.analyst.engine.csv.columns import ColumnTypes
 from copilot_runtime.extensions.analyst.engine.csv.forms import DATES
 from copilot_runtime.extensions.analyst.engine.csv.lines import LeftOut, describe_losses
 from copilot_runtime.extensions.analyst.engine.csv.table import CsvOptions
-from copilot_runtime.extensions.analyst.engine.csv.totals import Totals
 from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text, quote_texts
 from copilot_runtime.extensions.analyst.engine.text_files import TextFile
 
@@ -27,10 +26,9 @@ def copy_json(
     files: Sequence[TextFile],
     folder: Path,
     options: CsvOptions,
-) -> tuple[Sequence[str], Mapping[str, Sequence[str]]]:
-    """Create a table of JSON files.
+) -> Sequence[str]:
+    """Create a table of JSON files; return what is not certain about it, each as a sentence.
 
-    Returns what is not certain about it, each as a sentence, and the labels of totals by columns.
     `folder` is for copies of malformed files. Raises `duckdb.Error` and `OSError`.
     """
     notes = [file.note for file in files if file.note]
@@ -71,12 +69,7 @@ def copy_json(
     connection.execute(f"CREATE OR REPLACE TABLE {quote_name(name)} AS {values}")
     connection.execute(f"DROP TABLE {_VALUES}")
     notes += options.describe_missing(it[0] for it in columns)
-    totals = Totals(connection, notes)
-    described = connection.execute(f"DESCRIBE {quote_name(name)}").fetchall()
-    plain = [it[0] for it in described if it[1] == "VARCHAR"]
-    totals.find(quote_name(name), [*map(quote_name, plain)])
-    totals.find_sums(quote_name(name), {it[0]: it[1] for it in described})
-    return notes, totals.describe(plain)
+    return notes
 
 
 def _read_values(

@@ -714,3 +714,13 @@ async def test_a_thousand_of_one_file_is_no_fraction_of_another(
     assert description == (
         "'n' is a text: its files may write thousands and fractions differently."
     )
+
+
+async def test_a_doubtful_number_in_the_last_of_many_rows_is_told_as_in_the_first(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    rows = "".join(f"{number};{number % 100}\n" for number in range(70_000))
+    found = await read_each(options, tmp_path, [f"id;v\n{rows}0;1.234\n", f"id;v\n{rows}0;1E5\n"])
+    notes = [description for ((_, _, description),) in found.values()]
+    assert "points may be those of thousands or of fractions" in notes[0]
+    assert "1E5 is not 100000" in notes[1]

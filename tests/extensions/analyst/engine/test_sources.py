@@ -488,3 +488,22 @@ async def test_a_source_that_is_no_table_is_refused_without_its_path(
 def test_a_malformed_source_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationFailed):
         parse_source(value)
+
+
+async def test_lines_of_totals_are_found_in_files_of_types_and_in_databases(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    rows = [("a", 5), ("b", 6), ("Total", 11)]
+    with sqlite3.connect(tmp_path / "s.db") as database:
+        database.execute("CREATE TABLE s (n TEXT, v INTEGER)")
+        database.executemany("INSERT INTO s VALUES (?, ?)", rows)
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE d AS SELECT n, v FROM (VALUES ('a', 5), ('Total', 11)) t(n, v)"
+        )
+        connection.execute(f"COPY d TO '{tmp_path / 'p.parquet'}'")
+    names = ["s.db", "d.duckdb", "p.parquet"]
+    engine = Engine(options, [parse_source(str(tmp_path / name)) for name in names])
+    await engine.open()
+    async with aclosing(engine):
+        assert [it.totals for it in engine.datasets.values()] == [{"n": ["Total"]}] * 3

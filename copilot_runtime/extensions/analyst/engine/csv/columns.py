@@ -13,7 +13,9 @@ from copilot_runtime.base.batches import split_batches
 from copilot_runtime.extensions.analyst.engine.csv.forms import (
     COMMA,
     FORMS,
+    INTEGER,
     POINT,
+    VERSION_NAME,
     DateOrder,
     Form,
 )
@@ -23,7 +25,12 @@ from copilot_runtime.extensions.analyst.engine.csv.readings import (
     TextTable,
     TypedColumn,
 )
+from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 
+_ODD = "[^-+0-9.]|^[0-9]{1,3}[.][0-9]{3}$"
+"""Matches the numbers that may be read in more than one way, such as `1.234` and `1E5`."""
+_FEW = 1_000
+"""The number of them that are looked at, beside a sample."""
 _SAMPLE_VALUES = 100_000
 _TESTS = 16
 """Tests in one query: its time grows with the square of their number."""
@@ -58,7 +65,10 @@ class ColumnTypes:
 
     def find(self, names: Sequence[str]) -> Sequence[TypedColumn]:
         """Return the columns with their types. Raises `DatasetRefused`."""
-        readings = [self._read(name, values) for name, values in self._sample(names).items()]
+        samples, is_whole = self._sample(names)
+        readings = [self._read(name, values) for name, values in samples.items()]
+        if not is_whole:
+            readings = [*map(self._complete, readings)]
         is_comma = _find_separator(readings)
         for one in readings:
             one.settle(is_comma, may_be_thousands=self._has_semicolons, may_be_mixed=self._is_mixed)
@@ -71,22 +81,40 @@ class ColumnTypes:
             return OperatorsReading(self._table, name, values, type)
         return Reading(self._table, name, values, self._forms)
 
-    def _sample(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return different values of each column."""
+    def _complete(self, one: Reading) -> Reading:
+        """Return a column of numbers with the values of all rows that are doubtful."""
+        is_number = any(it.point or it is INTEGER for it in one.forms)
+        if isinstance(one, OperatorsReading) or not is_number:
+            return one
+        odd = f"regexp_matches({one.cell}, {quote_text(_ODD)})"
+        if one.unit:
+            odd = f"NOT contains({one.cell}, {quote_text(one.unit)})"
+        if VERSION_NAME.search(one.name):
+            odd += f" OR ends_with({one.cell}, '0') AND contains({one.cell}, '.')"
+        rows = self._table.connection.execute(
+            f"SELECT {one.cell} FROM {self._table.name} WHERE {odd} LIMIT {_FEW}"
+        ).fetchall()
+        values = dict.fromkeys([*one.values, *(text for (text,) in rows)])
+        return one if len(values) == len(one.values) else self._read(one.name, [*values])
+
+    def _sample(self, names: Sequence[str]) -> tuple[Mapping[str, Sequence[str]], bool]:
+        """Return different values of each column, and whether they are those of all rows."""
         connection, table = self._table.connection, self._table.name
         count = max(_SAMPLE_VALUES // max(len(names), 1), 50)
         rows = connection.execute(f"FROM {table} LIMIT {count}").fetchall()
-        if len(rows) == count:
+        is_whole = len(rows) < count
+        if not is_whole:
             rows += connection.execute(  # some of all
                 f"FROM {table} USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
             ).fetchall()
         columns = [dict.fromkeys(values) for values in zip(*rows, strict=True)] or [
             {} for _ in names
         ]
-        return {
+        samples = {
             name: [text for value in values if value is not None and (text := value.strip())]
             for name, values in zip(names, columns, strict=True)
         }
+        return samples, is_whole
 
     def _keep_true(self, readings: Sequence[Reading]) -> None:
         """Keep the forms that fit a sample and that all values have.

@@ -18,7 +18,7 @@ from copilot_runtime.extensions.analyst.engine.datasets import (
     quote_texts,
 )
 
-_NUMBERS = ("BIGINT", "DOUBLE")
+_NUMBERS = ("BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "INTEGER", "SMALLINT")
 
 _LABELS = 3
 """Columns of which the first value may be the label of a line."""
@@ -155,7 +155,8 @@ class Totals:
 
         `types` are the types of the columns of the table by their names.
         """
-        numbers = [quote_name(name) for name, type in types.items() if type in _NUMBERS]
+        types = {name: type.partition("(")[0] for name, type in types.items()}
+        numbers = [f"{quote_name(name)}::DOUBLE" for name, it in types.items() if it in _NUMBERS]
         self._find_similar(table, [*map(quote_name, types)][:_LABELS], numbers)
         if not numbers or len(types) < 2:
             return
@@ -290,6 +291,23 @@ class _Line:
     """Of the lines between the line before of this kind and this one."""
     above: _Sums
     """Of all lines above it."""
+
+
+def find_totals(
+    connection: duckdb.DuckDBPyConnection, table: str
+) -> tuple[Sequence[str], Mapping[str, Sequence[str]]]:
+    """Return what is to be said about lines of a typed table that add up others.
+
+    The second value are the labels of totals, by columns. `table` is its quoted name.
+    """
+    notes: list[str] = []
+    totals = Totals(connection, notes)
+    rows = connection.execute(f"DESCRIBE {table}").fetchall()
+    types = {str(row[0]): str(row[1]) for row in rows}
+    texts = [name for name, type in types.items() if type == "VARCHAR"]
+    totals.find(table, [*map(quote_name, texts)])
+    totals.find_sums(table, types)
+    return notes, totals.describe(texts)
 
 
 def is_sum(columns: Sequence[str]) -> str:

@@ -1,17 +1,25 @@
 """`copilot-runtime knowledge policy`: explain the decisions of a policy, and validate it."""
 
+import asyncio
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    Misuse,
+    UnknownName,
+)
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions import knowledge as lazy  # has `Knowledge`, imported on first use
 from copilot_runtime.extensions.knowledge.access import AccessAction
+from copilot_runtime.extensions.knowledge.cli import StorageOption
 from copilot_runtime.extensions.knowledge.identifiers import (
     FOLDER,
     check_uri,
@@ -28,8 +36,11 @@ from copilot_runtime.extensions.knowledge.policies import (
     load_policy,
 )
 from copilot_runtime.extensions.knowledge.policies.policy import PolicyUnreadable
+from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.things import is_merged
 from copilot_runtime.extensions.program import read_command_settings
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.storage import open_storage
 
 policy = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -73,6 +84,9 @@ def explain_policies() -> None:
 def check(
     file: Annotated[Path, typer.Argument(help="A .yml, .cedar or .rego file, or a folder.")],
     as_json: JsonOption = False,
+    storage: StorageOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """Look for mistakes in a policy, with their lines, and for rules that can never matter.
 
@@ -80,11 +94,13 @@ def check(
     copilot-runtime knowledge policy check policy.yml
     copilot-runtime knowledge policy check policies/ --json
 
-    The exit status is 1 if the policy cannot be used.
+    It names the rules that hide none of the texts in the storage, if there is one. The exit status
+    is 1 if the policy cannot be used.
     """
     try:
         rules = load_policy(file)
-        problems, usable = rules.find_warnings(), True
+        uris = _list_resources(storage, program, config)
+        problems, usable = [*rules.find_warnings(), *rules.find_idle_rules(uris)], True
         rules.close()
     except PolicyUnreadable as error:
         problems, usable = error.problems, False
@@ -143,6 +159,26 @@ def explain(
         _show(explanation)
     if not explanation.decision.allowed:
         raise typer.Exit(1)
+
+
+def _list_resources(storage: str | None, program: str | None, config: Path | None) -> list[str]:
+    """Return the URIs of the stored resources; none if they cannot be read here."""
+
+    async def read(opened: Storage) -> list[str]:
+        async with aclosing(opened):
+            return [*await ResourceIndex(opened).versions()]
+
+    try:
+        settings, _, runtime = read_command_settings(program, config, has_notice=False)
+        knowledge = None if runtime is None else runtime.find(lazy.Knowledge)
+        if knowledge is not None and not storage:
+            return asyncio.run(read(knowledge.storage))
+        address = storage or settings.knowledge.address
+        is_stored = address.partition(":")[0] not in ("", "memory")
+        return asyncio.run(read(open_storage(address))) if is_stored else []
+    except CopilotError as error:  # also a build checks policies, where there is no storage
+        typer.echo(f"The stored texts are not compared: {error.message}", err=True)
+        return []
 
 
 def _read_uri(urn: str) -> str:

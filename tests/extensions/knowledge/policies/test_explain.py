@@ -265,6 +265,29 @@ def test_check_names_a_path_that_no_file_has(
     assert re.findall("names '(.*)', which is no file or folder", found) == wrong
 
 
+def test_check_names_a_rule_that_hides_no_stored_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("pay.md", "club.md"):
+        Path(name).write_text(f"# {name}\n\nAnn earns 100 pounds.\n")
+    ingested = CliRunner().invoke(
+        cli, ["knowledge", "ingest", "pay.md", "--storage", "local:store"], catch_exceptions=False
+    )
+    assert ingested.exit_code == 0
+    rules = "default: allow\nrules: [{name: pay, deny: read, files: [pay.md, club.md]}]"
+    path = write(tmp_path, rules)
+    Path("copilot.yml").write_text("knowledge: {storage: local:store}")
+    place = f"{path}, line 2, column 9"
+    idle = f"warning: {place}: the rule 'pay' (line 2) hides nothing: club.md matches no resource\n"
+    nowhere = ("memory", "local:none", "local:pay.md")
+    for storage, found in {"": idle, "local:store": idle, **dict.fromkeys(nowhere, "")}.items():
+        done = run("check", str(path), *(("--storage", storage) if storage else ()))
+        assert (done.exit_code, done.stdout) == (0, found)
+        assert ("The stored texts are not compared" in done.stderr) is (storage == "local:pay.md")
+    assert not Path("none").exists()
+
+
 def test_check_has_nothing_to_say_of_what_is_fine(tmp_path: Path) -> None:
     path = write(tmp_path, "default: allow")
 

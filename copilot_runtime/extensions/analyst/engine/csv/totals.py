@@ -164,7 +164,7 @@ class Totals:
         names = [name for name, type in types.items() if type not in kinds] or [*types][:1]
         if self._find_bare(table, names, numbers) or any(self._found.values()):
             return
-        if not any(self._find_bare(table, [it], numbers) for it in names[:_LABELS]):
+        if not any(self._find_bare(table, [it], numbers, 100) for it in names[:_LABELS]):
             self._compare_edges(table, numbers)
 
     def _find_similar(self, table: str, columns: Sequence[str], numbers: Sequence[str]) -> None:
@@ -178,9 +178,9 @@ class Totals:
             del others[word]
         if 0 < others.total() <= _LINES:
             lines, _ = self._read_lines(table, f"trim({label}, ' :')", numbers)
-            doubtful = _list_doubtful(lines, _LEAST)
+            doubtful = others.keys() & _list_doubtful(lines, _LEAST)
             if doubtful < others.keys():  # of a table with others, small ones are sums, too
-                doubtful = _list_doubtful(lines, 0)
+                doubtful = others.keys() & _list_doubtful(lines, 0)
             sure = others.keys() - doubtful
             for column, (text, test) in zip(columns, pairs, strict=True):
                 counts = self._count(table, text, test)
@@ -232,13 +232,18 @@ class Totals:
             if any(abs(cell) > _LEAST for cell in found):
                 self._notes.append(f"The {place} line may be a total, as it adds up the others.")
 
-    def _find_bare(self, table: str, names: Sequence[str], numbers: Sequence[str]) -> bool:
-        """Say if each line without some labels has sums of the lines above it, or of its block."""
+    def _find_bare(
+        self, table: str, names: Sequence[str], numbers: Sequence[str], most: int = 0
+    ) -> bool:
+        """Say if each line without some labels has sums of the lines above it, or of its block.
+
+        There may be at most as many other lines for each of them, if it is not 0.
+        """
         is_bare = " AND ".join(f"{quote_name(name)} IS NULL" for name in names)
         count, rows = self._connection.execute(
             f"SELECT count(*) FILTER ({is_bare}), count(*) FROM {table}"
         ).fetchall()[0]
-        if not 0 < count <= min(rows // 2, _LINES):
+        if not 0 < count <= min(rows // 2, _LINES) or (most and rows > most * count):
             return False
         lines, rest = self._read_lines(table, f"CASE WHEN {is_bare} THEN '' END", numbers)
         if any(number for _, number in rest):

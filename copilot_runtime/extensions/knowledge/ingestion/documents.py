@@ -112,7 +112,7 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _TAGS = re.compile(rb"<(?:/p|/div|/html|/h[1-6]|/a|/span|/li|br\s*/?)>", re.IGNORECASE)
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 _MARKDOWN = re.compile(
     r"^(?:#{1,6}[ \t]\S.*|```.*|={3,}|[ \t]*[-*+][ \t]+\S.*\n(?:[ \t\r]*\n)*+[ \t]*[-*+][ \t]+\S.*"
     r"|.*\]\([^\s\])]+\).*)$",
@@ -188,7 +188,7 @@ def detect_media_type(data: bytes, name: str = "") -> str:
         return PDF
     if codec := find_wide_codec(data):
         data = data.decode(codec, "replace").encode()
-    if _CONTROL.search(data[:4096]):
+    if len(head := data[:4096]) > len(head.translate(None, _CONTROL)):
         return "application/octet-stream"
     head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
     suffix = PurePosixPath(name).suffix.lower()

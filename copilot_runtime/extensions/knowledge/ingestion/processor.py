@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 from urllib.parse import quote, urljoin
 
@@ -233,13 +234,14 @@ def read_source(
     """Return the entry and the contribution of a file; `None` if its hash equals `before`."""
     data = source.read()
     iri = urljoin(base, quote(source.address))
-    settings = f"{_VERSION}\n{iri}\n{form}"
+    form_text = str(form)
+    settings = f"{_VERSION}\n{iri}\n{form_text}"
     digest = hashlib.sha256(data + settings.encode()).hexdigest()
     if digest == before:
         return None
     contribution, warnings = _read_contribution(data, source, iri, form)
     parts = {
-        identify_item(iri, form, source.name): hash_values(str(form), lines, length=16)
+        identify_item(iri, form, source.name): hash_values(form_text, lines, length=16)
         for iri, lines in contribution.items.items()
     }
     for uri, chunk in contribution.chunks.items():
@@ -257,12 +259,12 @@ def _read_contribution(
     if detect_media_type(data, source.name) == HTML:
         page = read_page(data, iri, form.digits)
         items = {
-            name: "\n".join(f"{triple} ." for triple in triples)
-            for name, triples in page.items.items()
+            name: "\n".join(f"<{name}> {predicate} {value} ." for _, predicate, value in statements)
+            for name, statements in page.items.items()
         }
         texts: list[str] | None = None
         if page.annotated:  # annotations beside the text in a script need not say what it says
-            values = (triple.object for triples in page.items.values() for triple in triples)
+            values = (value for _, _, value in chain.from_iterable(page.items.values()))
             texts = [value.value for value in values if isinstance(value, Literal)]
         root = None if page.annotated and not form.has_text else page.root
         document = read_html_text(root, page.hidden, page.warnings, texts)

@@ -131,7 +131,7 @@ def parse_html(data: bytes) -> "tuple[Element | None, list[str]]":
         warnings = [*warnings, *_list_losses(root, lower)]
     if "<body" in lower and "</html" not in lower and "</body" not in lower:
         warnings = [*warnings, "The page has no end: it may be cut off."]
-    is_styled = any(it in lower for it in _DOUBTFUL_WORDS)
+    is_styled = "style" in lower and any(it in lower for it in _DOUBTFUL_WORDS)
     if root is not None and is_styled and (texts := _count_doubtful_texts(root)):
         warnings = [*warnings, f"Texts that the style of the page may hide are read: {texts:,}."]
     return root, warnings

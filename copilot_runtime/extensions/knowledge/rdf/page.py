@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from pyoxigraph import BlankNode, NamedNode, Triple
+from pyoxigraph import BlankNode, NamedNode
 
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.extensions.knowledge.identifiers import hash_values
@@ -19,10 +19,10 @@ from copilot_runtime.extensions.knowledge.rdf.rdfa import read_rdfa
 from copilot_runtime.extensions.knowledge.rdf.terms import (
     RDF_TYPE,
     SCHEMA,
+    Statement,
     Statements,
     Term,
     make_iri,
-    order_types_first,
 )
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ _JSON_LD = "application/ld+json"
 class Page:
     """The annotations of one page."""
 
-    items: Mapping[str, list[Triple]]
-    """The triples of each thing that has a type of schema.org, by its IRI, types first."""
+    items: Mapping[str, list[Statement]]
+    """The statements about each thing that has a type of schema.org, by its IRI, types first."""
     annotated: bool = False
     """Whether the text itself is annotated (microdata or RDFa), not only a script."""
     warnings: list[str] = field(default_factory=list[str])
@@ -79,27 +79,19 @@ def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
     return Page(items, annotated > 0 and bool(items), warnings, root, hidden)
 
 
-def group_items(triples: Iterable[Triple]) -> dict[str, list[Triple]]:
-    """Return the triples of each thing with a schema.org type, in order of appearance."""
-    things: dict[str, list[Triple]] = {}
+def group_items(statements: Iterable[Statement]) -> dict[str, list[Statement]]:
+    """Return the statements about each thing with a schema.org type, types first."""
+    things: dict[str, tuple[list[Statement], list[Statement]]] = {}
     typed: set[str] = set()
-    for triple in triples:
-        subject = triple.subject
+    for statement in statements:
+        subject, predicate, value = statement
         if isinstance(subject, NamedNode):
-            iri = subject.value
-            things.setdefault(iri, []).append(triple)
-            if triple.predicate == RDF_TYPE and _is_schema(triple.object):
-                typed.add(iri)
-    return {iri: order_types_first(triples) for iri, triples in things.items() if iri in typed}
-
-
-def merge_triples(*parts: Iterable[Triple]) -> list[Triple]:
-    """Return the distinct triples of several sources, the first sources first.
-
-    Two triples are one if they have the same subject, predicate and object, and the same kind,
-    datatype and language of object.
-    """
-    return [*dict.fromkeys(triple for part in parts for triple in part)]
+            types, others = things.setdefault(subject.value, ([], []))
+            is_type = predicate == RDF_TYPE
+            (types if is_type else others).append(statement)
+            if is_type and _is_schema(value):
+                typed.add(subject.value)
+    return {iri: types + others for iri, (types, others) in things.items() if iri in typed}
 
 
 def _is_schema(term: object) -> bool:
@@ -118,36 +110,32 @@ _MOST_LINES = 300_000
 _Lines = dict[str, list[tuple[str, Term]]]
 
 
-def name_blank_nodes(triples: Iterable[Triple], digits: int = LONG) -> list[Triple]:
+def name_blank_nodes(statements: Iterable[Statement], digits: int = LONG) -> list[Statement]:
     """Replace every blank node with an IRI that is a hash of its content.
 
     Nodes with equal content are merged. A node's content includes that of the blank nodes that it
     refers to, recursively; nodes in a cycle are distinguished by all nodes reachable from them.
     """
-    triples = [*triples]
+    statements = [*statements]
     content: _Lines = {}
-    for triple in triples:
-        if isinstance(triple.subject, BlankNode):
-            content.setdefault(triple.subject.value, []).append(
-                (triple.predicate.value, cast("Term", triple.object))
-            )
-        if isinstance(triple.object, BlankNode):
-            content.setdefault(triple.object.value, [])
+    for subject, predicate, value in statements:
+        if isinstance(subject, BlankNode):
+            content.setdefault(subject.value, []).append((predicate.value, value))
+        if isinstance(value, BlankNode):
+            content.setdefault(value.value, [])
     if not content:
-        return triples
+        return statements
     names = _Hasher(content, digits).names()
 
-    def rename(triple: Triple) -> Triple:
-        subject, value = triple.subject, triple.object
-        if not (isinstance(subject, BlankNode) or isinstance(value, BlankNode)):
-            return triple
-        return Triple(
-            names[subject.value] if isinstance(subject, BlankNode) else subject,
-            triple.predicate,
-            names[value.value] if isinstance(value, BlankNode) else value,
-        )
+    def rename(statement: Statement) -> Statement:
+        subject, predicate, value = statement
+        if isinstance(subject, BlankNode):
+            subject = names[subject.value]
+        if isinstance(value, BlankNode):
+            value = names[value.value]
+        return subject, predicate, value
 
-    return [*dict.fromkeys(map(rename, triples))]
+    return [*dict.fromkeys(map(rename, statements))]
 
 
 class _Hasher:

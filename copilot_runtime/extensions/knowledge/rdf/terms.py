@@ -21,6 +21,8 @@ RDF_TYPE = NamedNode(f"{RDF}type")
 
 Node = NamedNode | BlankNode
 Term = NamedNode | BlankNode | Literal
+Statement = tuple[Node, NamedNode, Term]
+"""Subject, predicate and object: a `Triple` takes long to make, and copies them at each access."""
 
 MOST_STATEMENTS = 100_000
 MOST_CHARACTERS = 64 * 1024 * 1024
@@ -29,34 +31,35 @@ MOST_STEPS = 500_000
 
 
 class Statements:
-    """Collects the triples of a page, each once, in their order.
+    """Collects the statements of a page, each once, in their order.
 
     Elements that stand in one another, or refer to one another, may multiply what a small page
     says; beyond the limits `add` raises `LimitExceeded`.
     """
 
     def __init__(self) -> None:
-        self._triples: dict[Triple, None] = {}
+        self._statements: dict[Statement, None] = {}
         self._steps = 0
         self._characters = 0
         self._nodes = 0
 
-    def __iter__(self) -> Iterator[Triple]:
-        return iter(self._triples)
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(self._statements)
 
     def __len__(self) -> int:
-        return len(self._triples)
+        return len(self._statements)
 
     def add(self, subject: Node, predicate: NamedNode, value: Term) -> None:
-        """Add one triple, without invisible characters in its text."""
-        if isinstance(value, Literal) and (text := drop_invisible(value.value)) != value.value:
-            tag = value.language
+        """Add one statement, without invisible characters in its text."""
+        text = value.value
+        if isinstance(value, Literal) and (clean := drop_invisible(text)) != text:
+            text, tag = clean, value.language
             value = Literal(text, language=tag) if tag else Literal(text, datatype=value.datatype)
-        self._characters += len(value.value)
+        self._characters += len(text)
         if self._characters > MOST_CHARACTERS:
             raise LimitExceeded("The page repeats its text too often: elements are in each other.")
-        self._triples[Triple(subject, predicate, value)] = None
-        if len(self._triples) > MOST_STATEMENTS:
+        self._statements[subject, predicate, value] = None
+        if len(self._statements) > MOST_STATEMENTS:
             raise LimitExceeded(f"The page makes more than {MOST_STATEMENTS} statements.")
 
     def add_steps(self, count: int = 1) -> None:
@@ -76,6 +79,7 @@ _MOST_CHARACTERS = 8192
 _OLD_SCHEMA = re.compile(r"https?://(?:www\.)?schema\.org(?:/|$)", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|\\^`\x7f]')
+_ROOT = re.compile(r"https?://[\w.:-]+/", re.ASCII)
 _PLAIN_PATH = re.compile(r"/[\w%~-][\w%~/-]*")
 _CODE = re.compile(r"\s*(?:javascript|vbscript):", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*")
@@ -161,9 +165,8 @@ def make_iri(reference: str, base: str = "") -> NamedNode | None:
     return _make_absolute(reference)
 
 
-@lru_cache(maxsize=16)
 def _find_root(base: str) -> str:
-    return urljoin(base, "/")
+    return found[0] if (found := _ROOT.match(base)) else urljoin(base, "/")
 
 
 @lru_cache(maxsize=1024)  # pages repeat types, properties and names
@@ -190,9 +193,13 @@ def normalize_schema(iri: str) -> str:
 
 def make_text(value: str, language: str = "") -> Literal:
     """Return a literal with a language; a malformed language tag is ignored."""
-    if language and _LANGUAGE.fullmatch(tag := language.strip().replace("_", "-")):
-        return Literal(value, language=tag)
-    return Literal(value)
+    return Literal(value, language=_read_language(language))
+
+
+@lru_cache(maxsize=64)
+def _read_language(language: str) -> str | None:
+    tag = language.strip().replace("_", "-")
+    return tag if _LANGUAGE.fullmatch(tag) else None
 
 
 def make_number(value: str) -> Literal:

@@ -604,7 +604,7 @@ def test_characters_that_nobody_sees_are_left_out(text: str, seen: str | None) -
         assert chunks(document)[0][1].get("heading") == document.title == f"h{seen}"
         assert document.chunks[0].text == seen
     (triples,) = read_page(f"{item}{text}</b></p>".encode(), "https://e/").items.values()
-    assert triples[1].object == Literal(seen)
+    assert triples[1][2] == Literal(seen)
 
 
 def test_chunks_fit_and_lose_no_word() -> None:

@@ -107,8 +107,8 @@ def test_a_doubt_about_a_page_is_a_warning(page: str, warning: str) -> None:
 def test_a_hidden_annotation_is_left_out(inside: str, values: list[str]) -> None:
     page = f"""<div itemscope itemtype="https://schema.org/Thing"
         itemid="#x" vocab="https://schema.org/" resource="#x" typeof="Thing">{inside}</div>"""
-    (triples,) = read_page(page.encode(), "https://e/").items.values()
-    assert [str(triple.object) for triple in triples[1:]] == values
+    (statements,) = read_page(page.encode(), "https://e/").items.values()
+    assert [str(value) for _, _, value in statements[1:]] == values
 
 
 @in_one_test(

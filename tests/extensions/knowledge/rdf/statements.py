@@ -1,9 +1,9 @@
 """What pages say, written short."""
 
-from pyoxigraph import Literal, Triple
+from pyoxigraph import Literal
 
 from copilot_runtime.extensions.knowledge.rdf.page import read_page
-from copilot_runtime.extensions.knowledge.rdf.terms import RDF, SCHEMA, XSD
+from copilot_runtime.extensions.knowledge.rdf.terms import RDF, SCHEMA, XSD, Statement
 
 BASE = "https://ex.org/page.html"
 
@@ -11,17 +11,17 @@ BASE = "https://ex.org/page.html"
 def say(page: str, base: str = BASE) -> dict[str, list[str]]:
     """Return the statements about each thing of a page, as `predicate object`."""
     return {
-        iri: [write(triple) for triple in triples]
-        for iri, triples in read_page(page.encode(), base).items.items()
+        iri: [write(statement) for statement in statements]
+        for iri, statements in read_page(page.encode(), base).items.items()
     }
 
 
-def write(triple: Triple) -> str:
-    """Return predicate and object of a triple; known vocabularies have prefixes."""
-    value = triple.object
-    text = f"<{value.value}>" if not isinstance(value, Literal | Triple) else str(value)
+def write(statement: Statement) -> str:
+    """Return predicate and object of a statement; known vocabularies have prefixes."""
+    _, predicate, value = statement
+    text = f"<{value.value}>" if not isinstance(value, Literal) else str(value)
     return (
-        f"<{triple.predicate.value}> {text}".replace(f"<{SCHEMA}", "<")
+        f"<{predicate.value}> {text}".replace(f"<{SCHEMA}", "<")
         .replace(f"<{RDF}type>", "a")
         .replace(f"<{XSD}", "<xsd:")
     )

@@ -1,37 +1,41 @@
 """What has no name gets one, made of its content."""
 
 import random
+from typing import Any
 
 import pytest
-from pyoxigraph import BlankNode, Literal, NamedNode, Triple
+from pyoxigraph import BlankNode, Literal, NamedNode
 
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.extensions.knowledge.rdf.page import SHORT, name_blank_nodes
+from copilot_runtime.extensions.knowledge.rdf.terms import RDF_TYPE, Statement
 from tests.extensions.knowledge.rdf.statements import say
 from tests.in_one_test import in_one_test
 
 P = NamedNode("https://p/p")
 
 
-def link(one: str, other: str) -> Triple:
-    return Triple(BlankNode(one), P, BlankNode(other))
+def link(one: str, other: str) -> Statement:
+    return BlankNode(one), P, BlankNode(other)
 
 
-def mark(node: str, text: str) -> Triple:
-    return Triple(BlankNode(node), P, Literal(text))
+def mark(node: str, text: str) -> Statement:
+    return BlankNode(node), P, Literal(text)
 
 
-def rename(triples: list[Triple], seed: int) -> list[Triple]:
-    """Return the same triples with other names of nodes, in another order."""
+def rename(statements: list[Statement], seed: int) -> list[Statement]:
+    """Return the same statements with other names of nodes, in another order."""
     dice = random.Random(seed)
     names: dict[str, BlankNode] = {}
 
-    def other(term: object) -> object:
+    def other(term: Any) -> Any:
         if isinstance(term, BlankNode):
             return names.setdefault(term.value, BlankNode(f"z{dice.randrange(10**9)}"))
         return term
 
-    renamed = [Triple(other(it.subject), it.predicate, other(it.object)) for it in triples]  # type: ignore[arg-type]
+    renamed: list[Statement] = [
+        (other(one), predicate, other(it)) for one, predicate, it in statements
+    ]
     dice.shuffle(renamed)
     return renamed
 
@@ -58,12 +62,12 @@ def test_names_do_not_depend_on_the_order_or_on_what_nodes_were_called(name: str
     named = [{*name_blank_nodes(rename(GRAPHS[name], seed))} for seed in range(5)]
     assert all(found == named[0] for found in named)
     assert {*name_blank_nodes(GRAPHS[name])} == named[0]
-    assert not any(isinstance(triple.object, BlankNode) for triple in named[0])
+    assert not any(isinstance(value, BlankNode) for _, _, value in named[0])
 
 
 def test_nodes_in_a_circle_that_differ_stay_apart() -> None:
     named = name_blank_nodes(GRAPHS["a circle"])
-    assert len({triple.subject for triple in named}) == 3
+    assert len({subject for subject, _, _ in named}) == 3
     assert len(named) == 4
 
 
@@ -93,24 +97,20 @@ def test_a_nested_thing_is_called_the_same_on_every_page_and_in_every_run() -> N
 
 
 def test_the_short_form_is_that_of_copilot_ld() -> None:
-    person = [
-        Triple(
-            BlankNode("a"),
-            NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type"),
-            NamedNode("https://schema.org/Person"),
-        ),
-        Triple(BlankNode("a"), NamedNode("https://schema.org/name"), Literal("Bob")),
+    person: list[Statement] = [
+        (BlankNode("a"), RDF_TYPE, NamedNode("https://schema.org/Person")),
+        (BlankNode("a"), NamedNode("https://schema.org/name"), Literal("Bob")),
     ]
-    assert {str(triple.subject) for triple in name_blank_nodes(person, SHORT)} == {
+    assert {str(subject) for subject, _, _ in name_blank_nodes(person, SHORT)} == {
         "<urn:skolem:8463f234>"
     }
 
 
 def test_values_of_other_kinds_are_other_content() -> None:
     number = Literal("1", datatype=NamedNode("http://www.w3.org/2001/XMLSchema#integer"))
-    said = [mark("a", "1"), Triple(BlankNode("b"), P, number)]
-    assert len({triple.subject for triple in name_blank_nodes(said)}) == 2
-    assert len({triple.subject for triple in name_blank_nodes(said, SHORT)}) == 1
+    said: list[Statement] = [mark("a", "1"), (BlankNode("b"), P, number)]
+    assert len({subject for subject, _, _ in name_blank_nodes(said)}) == 2
+    assert len({subject for subject, _, _ in name_blank_nodes(said, SHORT)}) == 1
 
 
 def test_a_circle_that_would_take_minutes_is_refused() -> None:

@@ -1,6 +1,7 @@
-"""Things of annotated HTML, of which each file has a resource of its own where there is a policy.
+"""Things of annotated HTML that were merged over files before there was a policy.
 
-Searches show each thing once. Things that were merged before the policy are hidden from all users.
+With a policy, each file has a resource of its own of a thing; the merged ones are hidden from all
+users, as no rule for a file reaches them.
 """
 
 import re

@@ -622,6 +622,7 @@ async def test_the_row_of_a_table_that_a_question_names_is_listed_with_its_page(
     text = "Saddles come from Bonn.\nPart | Supplier\nChains | Kettwerk"
     passage = Passage(id="l", title="List", text=text)
     assert "Chains | Kettwerk Saddles" in await quote("Who supplies the chains?", passage)
+    assert (await quote("Which supplier has chains?", passage)).startswith("Chains | Kettwerk (")
 
 
 async def test_a_sentence_without_a_number_does_not_say_how_many():

@@ -203,7 +203,6 @@ async def test_the_chat_goes_on_after_an_answer_on_the_page_of_plans(browser: Br
         await plans.locator("#list button").click()
         await plans.get_by_role("button", name="Approve").click()
         await expect(plans.locator("#status")).to_have_text("finished")
-        await chat.evaluate("window.dispatchEvent(new Event('focus'))")  # its tab is chosen again
         await expect(answer(chat)).to_have_text("Dear Ann,")
         await expect(question.get_by_role("button", name="Approve")).to_be_hidden()
         await chat.reload()

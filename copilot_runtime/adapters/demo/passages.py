@@ -125,7 +125,11 @@ def list_passages(question: str, passages: Sequence[Passage]) -> str:
 def _list_sentences(passage: Passage) -> Sequence[str]:
     """Return the sentences below the headings of a passage, without the names of properties."""
     title = _stems(passage.title)
-    sentences = filter(None, map(str.strip, _SENTENCE.split(passage.text)))
+    lines = passage.text.split("\n")
+    rows = zip(["", *lines], lines, [*lines[1:], ""], strict=False)
+    # without the headers of tables
+    lines = [it for above, it, below in rows if "|" in above or "|" not in it or "|" not in below]
+    sentences = filter(None, map(str.strip, _SENTENCE.split("\n".join(lines))))
     return [
         _LABEL.sub("", sentence)
         for sentence in sentences

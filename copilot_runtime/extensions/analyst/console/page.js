@@ -143,7 +143,7 @@ function suggest({ name, row_count, columns, time_range }, words = "") {
   if (number && text) offers.push(`Show the average ${number.name} by ${text.name} as a bar chart`);
   else if (text) offers.push(`How many rows of ${name} are there by ${text.name}?`);
   if (number && time_range) offers.push(`Show ${number.name} by month as a chart`);
-  else if (number) offers.push(`Which 10 rows of ${name} have the highest ${number.name}?`);
+  else if (number) offers.push(`What is the highest ${number.name} in ${name}?`);
   $("suggestions").replaceChildren(...(words ? [element("span", words)] : []), ...offers.map((words) => button(words, () => start(words))));
   $("suggestions").hidden = false;
 }

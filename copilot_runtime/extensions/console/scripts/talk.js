@@ -1,5 +1,6 @@
 /* The conversation on the page: ask, run tools, resume and stop. */
 
+const LOOK = 3000;   // milliseconds between two looks for answers that were given elsewhere
 const ROUNDS = 10;   // maximum rounds of frontend tools without user input
 let agent = "default";
 let threadId = newId();
@@ -317,6 +318,7 @@ function setBusy(busy) {
 }
 
 window.addEventListener("focus", lookAtPlans);
+setInterval(lookAtPlans, LOOK);
 
 tabs?.addEventListener("message", ({ data }) => {
   refreshThreads();

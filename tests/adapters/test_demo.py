@@ -631,6 +631,7 @@ async def test_a_sentence_without_a_number_does_not_say_how_many():
 
     assert (await quote("How many crew does the Tern carry?", ship)).startswith("The crew has six")
     assert (await quote("How many masts does the Heron have?", boat)).startswith("These passages")
+    assert (await quote("How many crew has the Heron?", ship, boat)).startswith("The Heron has a")
 
 
 async def test_each_question_of_a_sentence_is_answered():

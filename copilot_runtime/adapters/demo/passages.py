@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import log
 
@@ -22,6 +22,8 @@ _COMMON = set(
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _COUNT = re.compile(r"\bhow (?:many (\w+)|much\b)", re.IGNORECASE)
+_NAME = re.compile(r"(?<=\w )[A-Z]\w+")
+"""A word with a capital letter inside of a sentence."""
 _WHY = re.compile(r"^\W*why\b", re.IGNORECASE)
 _CAUSE = re.compile(r"\b(?:because|caused?|causes|due to|owing to|reasons?)\b", re.IGNORECASE)
 _NUMBER = re.compile(
@@ -70,6 +72,7 @@ def _quote_sentences(
 ) -> Sequence[str]:
     """Return the best sentences that have a noun, and what is needed in them."""
     words, is_why = _stems(question), _WHY.search(question)
+    names = {name for it in _NAME.findall(question) for name in _stems(it)}
     found: list[tuple[float, int, str]] = []
     counts = Counter(word for one in passages for word in words & _list_stems(one))
     for number, passage in enumerate(passages, 1):
@@ -83,6 +86,9 @@ def _quote_sentences(
         for sentence in filter(needed.search, _list_sentences(passage)):
             if not noun <= _stems(sentence):
                 continue
+            lacking = names - title - _stems(sentence)
+            if needed is _NUMBER and 2 * _sum(weights, lacking) > _sum(weights, names):
+                continue  # it counts those of something else
             shared = words & _stems(sentence)
             # a heading shares words as well, but says nothing
             worth = len(about) + 1 if is_subject else len(about) / 2
@@ -98,6 +104,10 @@ def _quote_sentences(
     most = 1 if found and _FACT.match(found[0][2]) else _MOST_SENTENCES
     best = [row for row in found[:most] if row[0] >= found[0][0] * _CLOSE]
     return [_quote(text, number, passages[number - 1]) for _, number, text in best]
+
+
+def _sum(weights: Mapping[str, float], words: Iterable[str]) -> float:
+    return sum(weights[word] for word in words)
 
 
 def _quote(text: str, number: int, passage: Passage) -> str:

@@ -60,6 +60,7 @@ def test_there_are_many_routes(tmp_path: Path) -> None:
     assert len(routes_of(runtime)) > 25
 
 
+@pytest.mark.stalls(reason="FastAPI describes all routes in one go.")
 async def test_no_route_answers_somebody_who_may_do_nothing(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, **EVERYTHING)
     async with entering(tmp_path, settings=settings) as server:

@@ -411,6 +411,7 @@ def test_a_page_of_another_origin_does_nothing(verb: str) -> None:
         assert served.wait(plan_id, "waiting")["tasks"][0]["status"] == "waiting"
 
 
+@pytest.mark.stalls(reason="FastAPI describes all routes in one go.")
 def test_the_routes_are_described_where_there_is_a_planner() -> None:
     with serve() as served:
         paths = served.client.get("/openapi.json").json()["paths"]

@@ -55,7 +55,7 @@ class Filter:
         return not self.prefix or contains(self.prefix, str(identifier))
 
     def get_key(self, uri: str) -> str:
-        """Return what results have in common of which only the best is returned."""
+        """Return a key by which results are grouped: only the best of each group is returned."""
         return (self.distinct and find_thing(uri)) or uri
 
     def choose_questions(self, uris: Sequence[str]) -> Sequence[str]:

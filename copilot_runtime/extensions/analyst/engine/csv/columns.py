@@ -27,7 +27,7 @@ from copilot_runtime.extensions.analyst.engine.csv.readings import (
 )
 from copilot_runtime.extensions.analyst.engine.datasets import quote_text
 
-_ODD = "[^-+0-9.]|^[0-9]{1,3}[.][0-9]{3}$"
+_ODD = "[^-+0-9.]|^[-+]?[0-9]{1,3}[.][0-9]{3}$"
 """Matches the numbers that may be read in more than one way, such as `1.234` and `1E5`."""
 _FEW = 1_000
 """The number of them that are looked at, beside a sample."""

@@ -301,7 +301,7 @@ class _Line:
 def find_totals(
     connection: duckdb.DuckDBPyConnection, table: str
 ) -> tuple[Sequence[str], Mapping[str, Sequence[str]]]:
-    """Return what is to be said about lines of a typed table that add up others.
+    """Return notes about the lines of a typed table that add up others.
 
     The second value are the labels of totals, by columns. `table` is its quoted name.
     """
